@@ -1,0 +1,281 @@
+"""One pass over one file: lines that signatures recognise, line shapes for mining, head and tail.
+
+The pass costs what the engine costs on bytes that match nothing; Python runs per *matching* line only. Everything kept
+is bounded: matches fold after `KEEP_PER_KEY` repetitions of one signature by one rank, head and tail are windows of
+bytes, frames above an exception line are capped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from attribution.match import Candidate, Matcher
+from attribution.model import Line, Match, Place, ProgressPoint, Role
+from attribution.progress import point
+from attribution.sources.blocks import Block, ReadReport, read_blocks
+from attribution.sources.discover import SourceFile
+from attribution.sources.prefix import LineParser
+from attribution.templates import ShapeCounter, ShapeCounts
+
+#: Repetitions of one (signature, rank, host) in one segment that are kept one by one; the rest only count.
+KEEP_PER_KEY = 24
+#: Matches kept of one file segment, whatever their kinds.
+KEEP_PER_SEGMENT = 20_000
+HEAD_BYTES = 64 * 1024
+TAIL_BYTES = 48 * 1024
+TAIL_LINES = 60
+#: Bytes before an exception line in which its traceback frames are looked for.
+FRAME_BYTES = 16 * 1024
+FRAME_LINES = 120
+MAX_TEXT = 2_000
+
+_FRAME = re.compile(r'^\s*(?:File "|[|+] )|^\s{2,}\S')
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+@dataclass(slots=True)
+class Segment:
+    """A stretch of one file that belongs to one attempt, or to a part of it."""
+
+    file: SourceFile
+    first_line: int
+    first_offset: int
+    matches: list[Match] = field(default_factory=list)
+    points: list[ProgressPoint] = field(default_factory=list)
+    n_points: int = 0
+    head: list[Line] = field(default_factory=list)
+    tail: list[Line] = field(default_factory=list)
+    n_lines: int = 0
+    size_bytes: int = 0
+    shapes: ShapeCounts | None = None
+    opened_by: Match | None = None
+
+
+@dataclass(slots=True)
+class FileScan:
+    """What one pass over one file saw, cut into segments at job starts."""
+
+    file: SourceFile
+    segments: list[Segment]
+    report: ReadReport
+
+
+class _Folder:
+    """Folds repetitions: the first `KEEP_PER_KEY` matches of a key stay, later ones count on the last kept one."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int | None, str | None], int] = {}
+        self._last: dict[tuple[str, int | None, str | None], int] = {}
+        self.matches: list[Match] = []
+
+    def add(self, match: Match) -> None:
+        """Keep `match`, or count it on an earlier one."""
+        key = (match.signature, match.place.rank, match.place.host)
+        kept = self._kept.get(key, 0)
+        if kept < KEEP_PER_KEY and len(self.matches) < KEEP_PER_SEGMENT:
+            self._kept[key] = kept + 1
+            self._last[key] = len(self.matches)
+            self.matches.append(match)
+        elif key in self._last:
+            at = self._last[key]
+            old = self.matches[at]
+            self.matches[at] = replace(old, count=old.count + match.count, last=match.place)
+
+
+class _Context:
+    """Bytes before the current block, so that a traceback that spans two blocks keeps its frames."""
+
+    def __init__(self) -> None:
+        self.carry = b""
+
+    def before(self, block: Block, start: int) -> bytes:
+        """Up to `FRAME_BYTES` that end where the line at `start` of the block begins."""
+        low = max(0, start - FRAME_BYTES)
+        own = bytes(block.data[low:start])
+        missing = FRAME_BYTES - len(own)
+        return (self.carry[-missing:] + own) if missing > 0 and low == 0 else own
+
+    def advance(self, block: Block) -> None:
+        """Remember the end of `block` before its buffer is reused."""
+        size = len(block.data)
+        end = bytes(block.data[max(0, size - FRAME_BYTES) : size])
+        self.carry = (self.carry + end)[-FRAME_BYTES:]
+
+
+def best(matches: list[Match]) -> list[Match]:
+    """One match speaks for a line: the most specific; marks and fields of the others that agree are added to it.
+
+    A noise match that is at least as specific silences the line. Shadow matches are kept apart and decide nothing.
+    """
+    shadows = [m for m in matches if m.shadow]
+    live = [m for m in matches if not m.shadow]
+    if not live:
+        return shadows
+    top = live[0]
+    noise = next((m for m in live if m.role is Role.NOISE), None)
+    if noise is not None and noise.specificity >= top.specificity:
+        return [noise, *shadows]
+    marks = top.marks.union(*(m.marks for m in live if m.role is not Role.NOISE))
+    fields = {k: v for m in reversed(live) if m.role is not Role.NOISE for k, v in m.fields.items()}
+    return [replace(top, marks=marks, fields=fields), *shadows]
+
+
+def frames_above(raw: bytes, line: Line, parser: LineParser) -> tuple[str, ...]:
+    """Traceback frames that stand above an exception line and come from the same rank, outermost first.
+
+    Python indents frames and begins them with ``File "``; the walk goes up to the traceback's head, skips lines of
+    other ranks and stops at the first line of the same rank that is no frame.
+    """
+    found: list[str] = []
+    lines = raw.split(b"\n")[-FRAME_LINES - 1 : -1] if raw.endswith(b"\n") else raw.split(b"\n")[-FRAME_LINES:]
+    for piece in reversed(lines):
+        parsed = parser.parse(piece, 0, 0)
+        if not parsed:
+            continue
+        last = parsed[-1]
+        if last.place.rank != line.place.rank or last.place.local_rank != line.place.local_rank:
+            continue
+        if _TRACEBACK in last.text:
+            break
+        if _FRAME.match(last.text):
+            found.append(last.text.rstrip()[:300])
+        elif found:
+            break
+    return tuple(reversed(found))
+
+
+class Scanner:
+    """Scans files with one rule set. Not thread-safe: the engine's scratch space belongs to it."""
+
+    def __init__(self, matcher: Matcher, *, mine: bool = True) -> None:
+        self.matcher = matcher
+        self.mine = mine
+        self._wants_frames = matcher.ruleset.wants_frames
+
+    def scan(self, file: SourceFile) -> FileScan:
+        """Read `file` once. What could not be read stands in the returned `report`, never in an exception."""
+        report = ReadReport()
+        state = _FileState(self, file)
+        for block in read_blocks(file, report=report):
+            state.feed(block)
+        return FileScan(file=file, segments=state.finish(), report=report)
+
+    def line_matches(self, line: Line, candidates: Iterable[int], frames: tuple[str, ...]) -> list[Match]:
+        """Verified matches of one line, the one that speaks first."""
+        found = best(self.matcher.verify(line, tuple(candidates), frames))
+        return [replace(m, text=m.text[:MAX_TEXT], frames=frames) if frames else m for m in found]
+
+
+class _FileState:
+    """The running state of one scan; `feed` blocks in order, then `finish`."""
+
+    def __init__(self, scanner: Scanner, file: SourceFile) -> None:
+        self.scanner, self.file = scanner, file
+        self.parser = LineParser(file.display, file.source, hints=file.hints, default_year=file.default_year)
+        self.context = _Context()
+        self.folder = _Folder()
+        self.shapes = ShapeCounter() if scanner.mine else None
+        self.current = Segment(file=file, first_line=1, first_offset=0)
+        self.done: list[Segment] = []
+        self.head = b""
+        self.tail = b""
+        self.tail_line = 1
+        self.next_line = 1
+        self.next_offset = 0
+
+    def feed(self, block: Block) -> None:
+        """Match one block and count its shapes."""
+        if len(self.head) < HEAD_BYTES:
+            self.head += bytes(block.data[: HEAD_BYTES - len(self.head)])
+        at = 0
+        line_no = block.first_line
+        for candidate in self.scanner.matcher.scan_block(block.data, block.first_line):
+            line_no += block.count_lines(at, candidate.start)
+            at = candidate.start
+            self._candidate(block, candidate, line_no)
+        if self.shapes is not None:
+            self.shapes.feed(block)
+        self._remember_tail(block)
+        self.context.advance(block)
+        self.next_line = block.next_line
+        self.next_offset = block.offset + len(block.data)
+
+    def _candidate(self, block: Block, candidate: Candidate, line_no: int) -> None:
+        raw = bytes(block.data[candidate.start : candidate.end])
+        above: bytes | None = None
+        for line in self.parser.parse(raw, line_no, block.offset + candidate.start):
+            frames: tuple[str, ...] = ()
+            if self.scanner._wants_frames.intersection(candidate.signatures):
+                above = self.context.before(block, candidate.start) if above is None else above
+                frames = frames_above(above, line, self.parser)
+            for match in self.scanner.line_matches(line, candidate.signatures, frames):
+                self._take(match)
+
+    def _take(self, match: Match) -> None:
+        if "job_start" in match.marks and self._worth_cutting(match):
+            self._cut(match)
+        if "step" in match.marks:
+            self.current.points.append(point(match))
+            self.current.n_points += match.count
+        elif match.role is not Role.NOISE:
+            self.folder.add(match)
+
+    def _worth_cutting(self, match: Match) -> bool:
+        """A job start opens a new segment only after something ended, or when the job id changed."""
+        ended = any(m.role in (Role.ROOT, Role.TEARDOWN) or "completed" in m.marks for m in self.folder.matches)
+        job = match.fields.get("job_id")
+        opened = self.current.opened_by
+        other_job = bool(job and opened and opened.fields.get("job_id") not in (None, job))
+        return other_job or (ended and (self.current.n_points > 0 or opened is not None))
+
+    def _cut(self, match: Match) -> None:
+        self._close(match.place.line, match.place.offset)
+        self.current = Segment(
+            file=self.file, first_line=match.place.line, first_offset=match.place.offset, opened_by=match
+        )
+        self.folder = _Folder()
+
+    def _close(self, next_line: int, next_offset: int) -> None:
+        self.current.matches = self.folder.matches
+        self.current.n_lines = next_line - self.current.first_line
+        self.current.size_bytes = next_offset - self.current.first_offset
+        self.done.append(self.current)
+
+    def _remember_tail(self, block: Block) -> None:
+        keep = bytes(block.data[-TAIL_BYTES:])
+        self.tail = (self.tail + keep)[-TAIL_BYTES:] if len(keep) < TAIL_BYTES else keep
+
+    def finish(self) -> list[Segment]:
+        """Close the last segment and parse head and tail."""
+        self._close(self.next_line, self.next_offset)
+        self.done[0].head = _lines(self.parser, self.head, 1, 0, newest=False)
+        last = self.done[-1]
+        first_line = self.next_line - self.tail.count(b"\n") - (0 if self.tail.endswith(b"\n") or not self.tail else 1)
+        tail = _lines(self.parser, self.tail, first_line, self.next_offset - len(self.tail), newest=True)
+        last.tail = [line for line in tail if line.place.line >= last.first_line]
+        if self.shapes is not None:
+            last.shapes = self.shapes.counts()
+        return self.done
+
+
+def _lines(parser: LineParser, data: bytes, first_line: int, offset: int, *, newest: bool) -> list[Line]:
+    """Parsed lines of a window of bytes; of a window that begins inside a line the first piece is left out."""
+    pieces: list[tuple[int, int, bytes]] = []
+    at = offset
+    for number, piece in enumerate(data.split(b"\n")):
+        pieces.append((first_line + number, at, piece))
+        at += len(piece) + 1
+    if newest:
+        pieces = (pieces[1:] if offset > 0 else pieces)[-TAIL_LINES - 1 :]
+    out: list[Line] = []
+    for line_no, where, piece in pieces[: 400 if not newest else None]:
+        if piece.strip():
+            out.extend(parser.parse(piece[:MAX_TEXT * 8], line_no, where))
+    return out
+
+
+def last_place(segment: Segment) -> Place | None:
+    """Place of the last line that the segment's tail shows, if any."""
+    return segment.tail[-1].place if segment.tail else None
