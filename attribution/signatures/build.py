@@ -34,6 +34,7 @@ def _examples(plain: Sequence[Mapping[str, Any]]) -> tuple[Example, ...]:
             fields=e.get("fields") or {},
             frames=tuple(e.get("frames") or ()),
             source=Source(e["source"]) if "source" in e else None,
+            spoken_by=e.get("spoken_by"),
         )
         for e in plain
     )

@@ -30,6 +30,7 @@ CODES: dict[str, tuple[str, str]] = {
     "R021": ("no-example", "add an example with the line as printed"),
     "R022": ("engine-missed", "the prefilter engine does not see a text that the pattern matches: report a bug"),
     "R023": ("unknown-override", "the overlay switches an id that no rule has"),
+    "R025": ("wrong-speaker", "another signature is more specific on this line: change a specificity"),
     "R024": ("unknown-correlation", "a correlation names a signature or class that does not exist"),
 }
 

@@ -67,13 +67,15 @@ class Explains:
 class Example:
     """A whole line as printed, prefixes and all, and what a signature must capture from it.
 
-    `frames` are traceback frames that stand above the line; `source` is the kind of log it is from.
+    `frames` are traceback frames that stand above the line; `source` is the kind of log it is from; `spoken_by` names
+    the signature that must be the most specific one on the line.
     """
 
     text: str
     fields: Mapping[str, str] = field(default_factory=dict)
     frames: tuple[str, ...] = ()
     source: Source | None = None
+    spoken_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
