@@ -38,6 +38,53 @@ def test(
     raise typer.Exit(1 if findings else 0)
 
 
+@app.command("check")
+def check(
+    rules: Rules = None,
+    output: Annotated[str, typer.Option("--format", help="rich, json, sarif or github.")] = "rich",
+    healthy: Annotated[
+        list[Path] | None, typer.Option("--healthy", help="Logs of healthy runs, files or folders, to stay silent on.")
+    ] = None,
+    codes: Annotated[list[str] | None, typer.Option("--code", help="Only these codes, as R014.")] = None,
+    only: Annotated[list[str] | None, typer.Option("--id", help="Only signatures whose id begins so.")] = None,
+) -> None:
+    """Lint rules: schema, proofs, overlaps, loops, speed, silence on healthy logs. All findings at once.
+
+    Exit code 0 without findings, 1 with some, 2 where the rules cannot be read.
+    """
+    from attribution.cli.rules_report import findings_report
+    from attribution.match import Matcher
+    from attribution.model import RuleError
+    from attribution.signatures import examine
+    from attribution.signatures.lint import lint
+
+    try:
+        ruleset, findings = examine(_folders(rules))
+        findings += lint(ruleset, Matcher(ruleset), _healthy(healthy))
+    except (RuleError, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from error
+    wanted = [
+        f
+        for f in findings
+        if (not codes or f.code in codes) and (not only or (f.signature or "").startswith(tuple(only)))
+    ]
+    typer.echo(findings_report(wanted, output), nl=False)
+    typer.echo(f"{len(ruleset.signatures)} signatures, {len(wanted)} findings", err=True)
+    raise typer.Exit(1 if wanted else 0)
+
+
+def _healthy(given: list[Path] | None) -> list[Path]:
+    """Files to stay silent on: those given, else the samples of a checkout."""
+    from attribution.resources import data_root
+
+    places = given or [data_root() / "data" / "samples" / "healthy"]
+    out: list[Path] = []
+    for place in places:
+        out += sorted(place.rglob("*")) if place.is_dir() else [place]
+    return [p for p in out if p.is_file() and p.suffix in (".log", ".out", ".err", ".txt", "")]
+
+
 @app.command("coverage")
 def coverage(
     catalog: Annotated[Path, typer.Option("--catalog", help="Folder of a catalogue: NAME.jsonl and causes.yaml.")],

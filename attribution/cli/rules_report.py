@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+import orjson
+
 from attribution.signatures.coverage import Cell, Judged
+from attribution.signatures.findings import CODES, Finding
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
 def coverage_report(cells: Sequence[Cell], judged: Sequence[Judged], output: str, list_missing: int) -> str:
@@ -34,17 +41,71 @@ def coverage_report(cells: Sequence[Cell], judged: Sequence[Judged], output: str
 def _coverage_json(
     cells: Sequence[Cell], missing: dict[tuple[str, int, str], list[Judged]], list_missing: int
 ) -> str:
-    import orjson
-
     plain = [
         {
             "file": c.file, "tier": c.tier, "group": c.group, "rows": c.rows, "covered": c.covered,
             "waived": c.waived, "share": round(c.share, 5), "target": c.target, "met": c.met,
             "missing": [
-                {"id": j.row.id, "why": j.why, "signatures": j.signatures, "cause": j.row.cause, "example": j.row.example}
+                {
+                    "id": j.row.id, "why": j.why, "signatures": j.signatures, "cause": j.row.cause,
+                    "example": j.row.example,
+                }
                 for j in missing[(c.file, c.tier, c.group)][: list_missing or None]
             ],
         }
         for c in cells
     ]
-    return orjson.dumps({"schema": "recovery.coverage/1", "cells": plain}, option=orjson.OPT_INDENT_2).decode() + "\n"
+    return _json({"schema": "recovery.coverage/1", "cells": plain})
+
+
+def findings_report(findings: Sequence[Finding], output: str) -> str:
+    """Findings as text, ``json``, ``sarif`` 2.1.0 or ``github`` workflow commands."""
+    if output == "json":
+        return _json({"schema": "recovery.findings/1", "findings": [_plain(f) for f in findings]})
+    if output == "sarif":
+        return _json(_sarif(findings))
+    if output == "github":
+        return "".join(
+            f"::error file={f.path},line={f.line},title={f.code} {f.slug}::{_escaped(_message(f))}\n" for f in findings
+        )
+    return "".join(f"{f}\n" for f in findings)
+
+
+def _message(finding: Finding) -> str:
+    return f"{finding.signature}: {finding.what}" if finding.signature else finding.what
+
+
+def _escaped(text: str) -> str:
+    """Data of a workflow command: log text must not end the command and begin another."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _plain(finding: Finding) -> dict[str, object]:
+    return {
+        "code": finding.code, "slug": finding.slug, "path": finding.path, "line": finding.line,
+        "signature": finding.signature, "what": finding.what, "mend": finding.mend,
+    }
+
+
+def _sarif(findings: Sequence[Finding]) -> dict[str, object]:
+    rules = [
+        {"id": code, "name": slug, "shortDescription": {"text": slug}, "help": {"text": mend}}
+        for code, (slug, mend) in sorted(CODES.items())
+    ]
+    results = [
+        {
+            "ruleId": f.code,
+            "level": "error",
+            "message": {"text": _message(f)},
+            "locations": [
+                {"physicalLocation": {"artifactLocation": {"uri": f.path}, "region": {"startLine": f.line}}}
+            ],
+        }
+        for f in findings
+    ]
+    driver = {"name": "recovery rules check", "rules": rules}
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }

@@ -190,7 +190,7 @@ class _Merger:
         lines = self.lines[rule]
         while where and where not in lines:
             where = where.rpartition(".")[0]
-        line = int(lines.get(where, entry["line"]))
+        line = lines[where] if where in lines else int(entry["line"])
         self.findings.append(Finding(code=code, what=what, path=entry["path"], line=line, signature=rule))
 
     def _tables_and_correlations(self) -> None:

@@ -16,6 +16,7 @@ Both engines run this same expression, so that they agree by construction.
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import warnings
 from collections.abc import Iterable, Sequence
@@ -375,8 +376,7 @@ def _emit_repeat(low: int, high: int | None, body: _Node) -> str:
 
 
 def _worth(found: frozenset[bytes]) -> float:
-    shortest = min(len(x) for x in found)
-    return min(shortest, 12) - 0.2 * len(found)
+    return min(min(len(x) for x in found), 8) - 0.3 * math.log2(len(found))
 
 
 def _literals(node: _Node) -> frozenset[bytes] | None:
