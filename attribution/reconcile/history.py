@@ -1,0 +1,103 @@
+"""What the ledger says of one attempt: which steps we tried, what was answered, what was decided. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from attribution.reconcile.terms import Event, LedgerEntry, Mode, Verdict
+from attribution.model import Disposition
+from attribution.schedulers.base import ReplyKind, StepKind
+
+_MAYBE_DONE = (ReplyKind.ACCEPTED, ReplyKind.UNKNOWN)
+#: Text of the NOTE that records a person's no.
+DECLINED = "declined"
+
+
+@dataclass(slots=True, kw_only=True)
+class Tries:
+    """Tries of one kind of step on one subject. `last` is UNKNOWN for an intent without an answer: we died there."""
+
+    count: int = 0
+    last_s: float = 0.0
+    last: ReplyKind = ReplyKind.UNKNOWN
+    maybe_done: bool = False
+    text: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class History:
+    """All steps of one attempt, over all Advice about it, and the final verdicts by Advice and generation."""
+
+    tries: dict[tuple[StepKind, str], Tries] = field(default_factory=dict)
+    final: dict[tuple[str, int], Verdict] = field(default_factory=dict)
+    declined: set[tuple[str, StepKind]] = field(default_factory=set)
+    last_act_s: float = 0.0
+
+    def of(self, kind: StepKind, subject: str = "") -> Tries:
+        """Tries of a kind; nothing tried gives count 0."""
+        return self.tries.get((kind, subject), Tries())
+
+    def maybe_done(self, kind: StepKind) -> bool:
+        """A try was accepted, or may have been."""
+        return self.of(kind).maybe_done
+
+    @property
+    def requeued(self) -> bool:
+        """The requeue of this attempt is of our making, as far as anybody can tell."""
+        return self.maybe_done(StepKind.REQUEUE_HOLD)
+
+
+def histories(ledger: Sequence[LedgerEntry]) -> dict[str, History]:
+    """Act mode's history by attempt. Observe mode's entries never count: nothing was done then."""
+    found: dict[str, History] = {}
+    replies = {e.intent: e for e in ledger if e.event is Event.RESULT and e.intent is not None}
+    for entry in ledger:
+        if entry.mode is not Mode.ACT:
+            continue
+        history = found.setdefault(entry.attempt, History())
+        if entry.event is Event.INTENT and entry.step is not None:
+            _count(history, entry, replies.get(entry.seq))
+        elif entry.event is Event.VERDICT and entry.disposition not in (None, Disposition.PENDING):
+            verdict = _verdict(entry)
+            history.final[(entry.advice_id, entry.generation)] = verdict
+        elif entry.event is Event.NOTE and entry.text == DECLINED and entry.step is not None:
+            history.declined.add((entry.advice_id, entry.step))
+    return found
+
+
+def _count(history: History, intent: LedgerEntry, result: LedgerEntry | None) -> None:
+    assert intent.step is not None
+    node_step = intent.step in (StepKind.DRAIN, StepKind.UNDRAIN)
+    tries = history.tries.setdefault((intent.step, intent.subject if node_step else ""), Tries())
+    reply = result.reply if result is not None and result.reply is not None else ReplyKind.UNKNOWN
+    tries.count += 1
+    tries.last_s, tries.last = intent.time_s, reply
+    tries.text = result.text if result is not None else ""
+    tries.maybe_done |= reply in _MAYBE_DONE
+    if intent.step is StepKind.SAVE_EVIDENCE:
+        # a file of ours: an intent without a result was not finished
+        tries.maybe_done = reply is ReplyKind.ACCEPTED
+        return
+    history.last_act_s = max(history.last_act_s, result.time_s if result is not None else intent.time_s)
+
+
+def _verdict(entry: LedgerEntry) -> Verdict:
+    assert entry.disposition is not None and entry.reason is not None
+    return Verdict(
+        advice_id=entry.advice_id,
+        attempt=entry.attempt,
+        generation=entry.generation,
+        disposition=entry.disposition,
+        reason=entry.reason,
+        detail=entry.text,
+        job_id=entry.subject,
+    )
+
+
+def within_hour(ledger: Iterable[LedgerEntry], kinds: frozenset[StepKind], now_s: float) -> int:
+    """Commands of these kinds given in the last hour."""
+    return sum(
+        entry.event is Event.INTENT and entry.mode is Mode.ACT and entry.step in kinds and now_s - entry.time_s < 3600
+        for entry in ledger
+    )
