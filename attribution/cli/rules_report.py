@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import orjson
 
+from attribution.model import Diagnosis
+from attribution.signatures import RuleSet, Signature
 from attribution.signatures.coverage import Cell, Judged
 from attribution.signatures.findings import CODES, Finding
+
+if TYPE_CHECKING:
+    from attribution.cli.rules_run import Change
 
 
 def _json(value: object) -> str:
@@ -109,3 +115,67 @@ def _sarif(findings: Sequence[Finding]) -> dict[str, object]:
         "version": "2.1.0",
         "runs": [{"tool": {"driver": driver}, "results": results}],
     }
+
+
+def rules_report(signatures: Sequence[Signature], output: str) -> str:
+    """A list of rules."""
+    if output == "json":
+        return _json([
+            {
+                "id": s.id, "title": s.title, "class": s.failure_class, "role": s.role.value, "status": s.status.value,
+                "specificity": s.specificity, "marks": sorted(s.marks), "path": s.path, "line": s.line,
+                "shadow": s.shadow,
+            }
+            for s in signatures
+        ])
+    width = max((len(s.id) for s in signatures), default=0)
+    return "".join(
+        f"{s.id:<{width}}  {s.role.value:<12} {s.specificity:>3}  {s.failure_class or '-':<32} {s.title}\n"
+        for s in signatures
+    )
+
+
+def classes_report(rules: RuleSet, output: str) -> str:
+    """The failure classes."""
+    if output == "json":
+        return _json([
+            {"class": c.name, "domain": c.domain.value, "action": c.action.value, "means": c.means}
+            for c in rules.taxonomy.values()
+        ])
+    return "".join(
+        f"{c.name:<38} {c.domain.value:<15} {c.action.value:<18} {c.means}\n" for c in rules.taxonomy.values()
+    )
+
+
+def changes_report(changes: Sequence[Change], attempts: int, output: str) -> str:
+    """Verdicts that a change of rules alters."""
+    if output == "json":
+        return _json([
+            {"kind": c.kind, "attempt": c.key, "files": list(c.files), "old": _verdict(c.old), "new": _verdict(c.new)}
+            for c in changes
+        ])
+    lines = []
+    for kind in ("newly broken", "newly caught", "changed"):
+        for c in (c for c in changes if c.kind == kind):
+            lines.append(f"{kind}: {c.key} {' '.join(c.files[:3])}")
+            lines += [f"    old {_told(c.old)}", f"    new {_told(c.new)}"]
+    lines.append(f"{len(changes)} of {attempts} verdicts differ")
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(diagnosis: Diagnosis | None) -> dict[str, object] | None:
+    if diagnosis is None:
+        return None
+    root = diagnosis.root
+    return {
+        "outcome": diagnosis.outcome.value, "class": diagnosis.failure_class,
+        "root": {"path": root.path, "line": root.line, "role": root.role.value} if root else None,
+    }
+
+
+def _told(diagnosis: Diagnosis | None) -> str:
+    if diagnosis is None:
+        return "no such attempt"
+    root = diagnosis.root
+    place = f"{root.path}:{root.line} ({root.role}) {root.text[:120]!r}" if root else "no root"
+    return f"{diagnosis.outcome} {diagnosis.failure_class or '-'} {place}"

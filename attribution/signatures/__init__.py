@@ -1,9 +1,11 @@
 """Rules as data: YAML folders -> `RuleSet`; schema, lint, inline proofs, pages, coverage and correlations."""
 
+from attribution.signatures.correlation import correlate, with_correlations
 from attribution.signatures.findings import CODES, Finding, RulesError
 from attribution.signatures.load import examine, load
 from attribution.signatures.rules import (
     ClassInfo,
+    Correlation,
     Example,
     Explains,
     Pattern,
@@ -16,6 +18,7 @@ from attribution.signatures.rules import (
 __all__ = [
     "CODES",
     "ClassInfo",
+    "Correlation",
     "Example",
     "Explains",
     "Finding",
@@ -25,6 +28,8 @@ __all__ = [
     "Signature",
     "Table",
     "TableRow",
+    "correlate",
     "examine",
     "load",
+    "with_correlations",
 ]

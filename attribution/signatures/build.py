@@ -8,7 +8,17 @@ from typing import Any
 
 from attribution.model import Action, Domain, Role, RuleStatus, Source
 from attribution.signatures.relax import Relaxed
-from attribution.signatures.rules import ClassInfo, Example, Explains, Pattern, RuleSet, Signature, Table, TableRow
+from attribution.signatures.rules import (
+    ClassInfo,
+    Correlation,
+    Example,
+    Explains,
+    Pattern,
+    RuleSet,
+    Signature,
+    Table,
+    TableRow,
+)
 
 #: Keys of a table row that mean something to the engine; all others are facts for people and pages.
 _ROW_KEYS = frozenset({"class", "role", "title", "specificity", "action", "marks", "path", "line"})
@@ -95,6 +105,28 @@ def _signature(index: int, plain: Mapping[str, Any]) -> Signature:
     )
 
 
+def _correlation(plain: Mapping[str, Any]) -> Correlation:
+    return Correlation(
+        id=plain["id"],
+        title=plain["title"],
+        kind=plain["kind"],
+        of=tuple(plain["of"]),
+        failure_class=plain["class"],
+        then=tuple(plain.get("then") or ()),
+        fields={k: tuple(v) for k, v in (plain.get("fields") or {}).items()},
+        unit=plain.get("unit", "attempt"),
+        at_least=plain.get("at_least", 1),
+        within_s=plain.get("within_s"),
+        role=Role(plain.get("role", "root")),
+        specificity=plain.get("specificity", 70),
+        limits=plain.get("limits", ""),
+        fix=plain.get("fix", ""),
+        references=tuple(plain.get("references") or ()),
+        path=plain["path"],
+        line=plain["line"],
+    )
+
+
 def build(
     plain: Mapping[str, Any], folders: Sequence[Path], lines: Mapping[str, Mapping[str, int]] | None = None
 ) -> RuleSet:
@@ -124,7 +156,7 @@ def build(
         tables=tables,
         taxonomy=taxonomy,
         digest=plain["digest"],
-        correlations=tuple(plain["correlations"]),
+        correlations=tuple(_correlation(c) for c in plain["correlations"]),
         folders=tuple(str(f) for f in folders),
         lines=lines or {},
     )

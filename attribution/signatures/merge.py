@@ -36,6 +36,18 @@ def _kind(document: object) -> str | None:
     return None
 
 
+def problems(doc: Located, kind: str, value: object = None, at: str = "") -> list[Finding]:
+    """What the schema has against a document, or against `value`, its part at the dotted path `at`."""
+    out: list[Finding] = []
+    who = value.get("id") if isinstance(value, dict) else None
+    for error in _validator(kind).iter_errors(doc.value if value is None else value):
+        path = ".".join([*([at] if at else []), *map(str, error.absolute_path)])
+        what = f"{path.removeprefix(at).lstrip('.') or 'document'}: {_short(error.message)}"
+        name = who if isinstance(who, str) else None
+        out.append(Finding(code="R001", what=what, path=doc.path, line=doc.line(path), signature=name))
+    return out
+
+
 class _Merger:
     """State of one merge: what earlier folders said, and what is wrong so far."""
 
@@ -81,14 +93,9 @@ class _Merger:
                         }
 
     def _valid(self, doc: Located, kind: str, value: object = None, at: str = "") -> bool:
-        good = True
-        for error in _validator(kind).iter_errors(doc.value if value is None else value):
-            good = False
-            path = ".".join([at, *map(str, error.absolute_path)] if at else map(str, error.absolute_path))
-            who = value.get("id") if isinstance(value, dict) else None
-            field = path.removeprefix(at).lstrip(".") or "document"
-            self.report("R001", f"{field}: {_short(error.message)}", doc, path, who if isinstance(who, str) else None)
-        return good
+        found = problems(doc, kind, value, at)
+        self.findings += found
+        return not found
 
     def _taxonomy(self, doc: Located) -> None:
         if not isinstance(doc.value, dict):

@@ -174,6 +174,33 @@ class Signature:
         return {name: value for name, value in found.groupdict().items() if value is not None}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlation:
+    """A document over several matches of one attempt (see `attribution.signatures.correlation`).
+
+    `of` and `then` hold signature ids or classes (``comm.*`` allowed); `fields` the values that a match of `of` must
+    have captured; `unit` is what is counted or kept apart.
+    """
+
+    id: str
+    title: str
+    kind: str  # count sequence units without
+    of: tuple[str, ...]
+    failure_class: str
+    then: tuple[str, ...] = ()
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unit: str = "attempt"  # gpu node rank file attempt
+    at_least: int = 1
+    within_s: float | None = None
+    role: Role = Role.ROOT
+    specificity: int = 70
+    limits: str = ""
+    fix: str = ""
+    references: tuple[str, ...] = ()
+    path: str = ""
+    line: int = 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class RuleSet:
     """Everything that rule folders say, merged. `digest` is the SHA-256 of the content that can change a verdict."""
@@ -182,7 +209,7 @@ class RuleSet:
     tables: Mapping[str, Table]
     taxonomy: Mapping[str, ClassInfo]
     digest: str
-    correlations: tuple[Mapping[str, object], ...] = ()
+    correlations: tuple[Correlation, ...] = ()
     folders: tuple[str, ...] = ()
     #: id -> field path (``match.any.0``, ``examples.1``) -> line; empty where the set came from the cache
     lines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
