@@ -8,16 +8,17 @@ bytes, frames above an exception line are capped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from attribution.match import Candidate, Matcher
 from attribution.model import Line, Match, Place, ProgressPoint, Role
 from attribution.progress import point
-from attribution.sources.blocks import Block, ReadReport, read_blocks
+from attribution.sources.blocks import Block, ReadReport, blocks_of, read_path
 from attribution.sources.discover import SourceFile
 from attribution.sources.prefix import LineParser
-from attribution.templates import ShapeCounter, ShapeCounts
 
 #: Repetitions of one (signature, rank, host) in one segment that are kept one by one; the rest only count.
 KEEP_PER_KEY = 24
@@ -30,6 +31,9 @@ TAIL_LINES = 60
 FRAME_BYTES = 16 * 1024
 FRAME_LINES = 120
 MAX_TEXT = 2_000
+
+if TYPE_CHECKING:
+    from attribution.templates import ShapeCounter, ShapeCounts
 
 _FRAME = re.compile(r'^\s*(?:File "|[|+] )|^\s{2,}\S')
 _TRACEBACK = "Traceback (most recent call last)"
@@ -131,7 +135,7 @@ def frames_above(raw: bytes, line: Line, parser: LineParser) -> tuple[str, ...]:
     found: list[str] = []
     lines = raw.split(b"\n")[-FRAME_LINES - 1 : -1] if raw.endswith(b"\n") else raw.split(b"\n")[-FRAME_LINES:]
     for piece in reversed(lines):
-        parsed = parser.parse(piece, 0, 0)
+        parsed = parser.parse(piece, 0, 0, remember=False)
         if not parsed:
             continue
         last = parsed[-1]
@@ -146,6 +150,14 @@ def frames_above(raw: bytes, line: Line, parser: LineParser) -> tuple[str, ...]:
     return tuple(reversed(found))
 
 
+def read_file(file: SourceFile, report: ReadReport) -> Iterator[Block]:
+    """Blocks of a source file; ``-`` is standard input, whatever its compression."""
+    if file.path == "-":
+        yield from blocks_of(sys.stdin.buffer, report, name=file.display)  # type: ignore[arg-type]
+    else:
+        yield from read_path(file.path, report, name=file.display, compression=file.compression)
+
+
 class Scanner:
     """Scans files with one rule set. Not thread-safe: the engine's scratch space belongs to it."""
 
@@ -154,13 +166,28 @@ class Scanner:
         self.mine = mine
         self._wants_frames = matcher.ruleset.wants_frames
 
-    def scan(self, file: SourceFile) -> FileScan:
-        """Read `file` once. What could not be read stands in the returned `report`, never in an exception."""
+    def scan(self, file: SourceFile, on_bytes: Callable[[int], None] | None = None) -> FileScan:
+        """Read `file` once. What could not be read stands in the returned `report`, never in an exception.
+
+        Args:
+            file: the file to read.
+            on_bytes: called with the number of decompressed bytes of each block, for progress bars.
+        """
         report = ReadReport()
-        state = _FileState(self, file)
-        for block in read_blocks(file, report=report):
+        state = FileState(self, file)
+        for block in read_file(file, report):
             state.feed(block)
-        return FileScan(file=file, segments=state.finish(), report=report)
+            if on_bytes is not None:
+                on_bytes(len(block.data))
+        return FileScan(file=file, segments=state.segments(), report=report)
+
+    def shape_counter(self) -> ShapeCounter | None:
+        """A fresh counter of line shapes, None where nothing is mined."""
+        if not self.mine:
+            return None
+        from attribution.templates import ShapeCounter
+
+        return ShapeCounter()
 
     def line_matches(self, line: Line, candidates: Iterable[int], frames: tuple[str, ...]) -> list[Match]:
         """Verified matches of one line, the one that speaks first."""
@@ -168,15 +195,20 @@ class Scanner:
         return [replace(m, text=m.text[:MAX_TEXT], frames=frames) if frames else m for m in found]
 
 
-class _FileState:
-    """The running state of one scan; `feed` blocks in order, then `finish`."""
+class FileState:
+    """The running state of one scan: `feed` blocks in order and ask for `segments` at any time.
+
+    How a file is cut into blocks changes nothing in the result, so a followed file ends with the same matches as a
+    finished one.
+    """
 
     def __init__(self, scanner: Scanner, file: SourceFile) -> None:
         self.scanner, self.file = scanner, file
         self.parser = LineParser(file.display, file.source, hints=file.hints, default_year=file.default_year)
+        self.sampler = scanner.matcher.sampler()
         self.context = _Context()
         self.folder = _Folder()
-        self.shapes = ShapeCounter() if scanner.mine else None
+        self.shapes: ShapeCounter | None = scanner.shape_counter()
         self.current = Segment(file=file, first_line=1, first_offset=0)
         self.done: list[Segment] = []
         self.head = b""
@@ -191,7 +223,7 @@ class _FileState:
             self.head += bytes(block.data[: HEAD_BYTES - len(self.head)])
         at = 0
         line_no = block.first_line
-        for candidate in self.scanner.matcher.scan_block(block.data, block.first_line):
+        for candidate in self.scanner.matcher.scan_block(block.data, block.first_line, self.sampler):
             line_no += block.count_lines(at, candidate.start)
             at = candidate.start
             self._candidate(block, candidate, line_no)
@@ -211,7 +243,7 @@ class _FileState:
                 above = self.context.before(block, candidate.start) if above is None else above
                 frames = frames_above(above, line, self.parser)
             for match in self.scanner.line_matches(line, candidate.signatures, frames):
-                self._take(match)
+                self._take(match if candidate.weight == 1 else replace(match, count=candidate.weight))
 
     def _take(self, match: Match) -> None:
         if "job_start" in match.marks and self._worth_cutting(match):
@@ -231,33 +263,51 @@ class _FileState:
         return other_job or (ended and (self.current.n_points > 0 or opened is not None))
 
     def _cut(self, match: Match) -> None:
-        self._close(match.place.line, match.place.offset)
+        self.done.append(self._closed(match.place.line, match.place.offset))
         self.current = Segment(
             file=self.file, first_line=match.place.line, first_offset=match.place.offset, opened_by=match
         )
         self.folder = _Folder()
 
-    def _close(self, next_line: int, next_offset: int) -> None:
-        self.current.matches = self.folder.matches
-        self.current.n_lines = next_line - self.current.first_line
-        self.current.size_bytes = next_offset - self.current.first_offset
-        self.done.append(self.current)
+    def _closed(self, next_line: int, next_offset: int) -> Segment:
+        """The current segment as it stands, up to the given line."""
+        return replace(
+            self.current,
+            matches=list(self.folder.matches),
+            points=list(self.current.points),
+            n_lines=next_line - self.current.first_line,
+            size_bytes=next_offset - self.current.first_offset,
+        )
+
+    def _last_progress(self) -> list[ProgressPoint]:
+        """Progress lines at the file's very end that sampling left out: the last step must not be missed."""
+        newest = self.current.points[-1].place.offset if self.current.points else -1
+        out: list[ProgressPoint] = []
+        for skipped in self.sampler.recent:
+            if skipped.offset <= newest:
+                continue
+            for line in self.parser.parse(skipped.raw, skipped.line, skipped.offset):
+                for match in self.scanner.line_matches(line, skipped.signatures, ()):
+                    if "step" in match.marks:
+                        out.append(point(match))
+        return out
 
     def _remember_tail(self, block: Block) -> None:
         keep = bytes(block.data[-TAIL_BYTES:])
         self.tail = (self.tail + keep)[-TAIL_BYTES:] if len(keep) < TAIL_BYTES else keep
 
-    def finish(self) -> list[Segment]:
-        """Close the last segment and parse head and tail."""
-        self._close(self.next_line, self.next_offset)
-        self.done[0].head = _lines(self.parser, self.head, 1, 0, newest=False)
-        last = self.done[-1]
+    def segments(self) -> list[Segment]:
+        """What was seen so far, cut into segments; the state can be fed further."""
+        last = self._closed(self.next_line, self.next_offset)
+        last.points.extend(self._last_progress())
         first_line = self.next_line - self.tail.count(b"\n") - (0 if self.tail.endswith(b"\n") or not self.tail else 1)
         tail = _lines(self.parser, self.tail, first_line, self.next_offset - len(self.tail), newest=True)
         last.tail = [line for line in tail if line.place.line >= last.first_line]
         if self.shapes is not None:
             last.shapes = self.shapes.counts()
-        return self.done
+        out = [*self.done, last]
+        out[0] = replace(out[0], head=_lines(self.parser, self.head, 1, 0, newest=False))
+        return out
 
 
 def _lines(parser: LineParser, data: bytes, first_line: int, offset: int, *, newest: bool) -> list[Line]:
@@ -272,7 +322,7 @@ def _lines(parser: LineParser, data: bytes, first_line: int, offset: int, *, new
     out: list[Line] = []
     for line_no, where, piece in pieces[: 400 if not newest else None]:
         if piece.strip():
-            out.extend(parser.parse(piece[:MAX_TEXT * 8], line_no, where))
+            out.extend(parser.parse(piece[: MAX_TEXT * 8], line_no, where, remember=newest))
     return out
 
 

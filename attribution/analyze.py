@@ -1,0 +1,148 @@
+"""From paths to results: the whole chain for every attempt found, one job at a time.
+
+    for result in analyze(["logs/"]):
+        print(result.diagnosis.failure_class, result.advice.action)
+
+An `Analyzer` holds what is loaded once (rules, engine, policy); it is cheap per job and not thread-safe. Work is spread
+over processes by `attribution.workers`, which calls the same `Analyzer.job`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from attribution import __version__, causality, resources
+from attribution.attempts import assemble
+from attribution.diagnose import Verdict, diagnose
+from attribution.match import Matcher
+from attribution.model import Advice, Diagnosis, Digests, Episode, Evidence, Source
+from attribution.policy import Policy, advise, load_policy
+from attribution.scan import FileScan, Scanner
+from attribution.signatures import RuleSet
+from attribution.signatures import load as load_rules
+from attribution.sources.accounting import AccountingRecord, parse_accounting
+from attribution.sources.discover import Discovery, JobFiles, discover
+
+if TYPE_CHECKING:
+    from attribution.templates import ShapeCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What shapes an analysis. Two runs with equal options over equal files give equal results."""
+
+    patterns: tuple[str, ...] = ()
+    each: bool = False
+    kernel_logs: tuple[str, ...] = ()
+    accounting: tuple[str, ...] = ()
+    rules: tuple[Path, ...] = ()
+    policy: Path | None = None
+    engine: str = "auto"
+    mine: bool = True
+    cluster: str | None = None
+    now_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """All that is known of one attempt."""
+
+    evidence: Evidence
+    verdict: Verdict
+    advice: Advice
+    shapes: tuple[ShapeCounts, ...] = ()
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The diagnosis."""
+        return self.verdict.diagnosis
+
+    @property
+    def episodes(self) -> tuple[Episode, ...]:
+        """Episodes, the one that the diagnosis rests on first."""
+        return self.verdict.episodes
+
+
+@dataclass(slots=True)
+class Analyzer:
+    """The loaded chain. `job` turns the files of one job into results, one per attempt."""
+
+    options: Options
+    ruleset: RuleSet = field(init=False)
+    relation: causality.Causality = field(init=False)
+    policy: Policy = field(init=False)
+    digests: Digests = field(init=False)
+    _scanner: Scanner = field(init=False)
+    _accounting: tuple[AccountingRecord, ...] = field(init=False)
+    _kernel: tuple[FileScan, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        folders = (resources.rules_dir(), *self.options.rules)
+        self.ruleset = load_rules(folders)
+        self.relation = causality.load(folders)
+        self.policy = load_policy(self.options.policy)
+        rules = hashlib.sha256(f"{self.ruleset.digest} {self.relation.digest}".encode()).hexdigest()
+        self.digests = Digests(rules=rules[:16], engine=__version__, policy=self.policy.digest[:16])
+        self._scanner = Scanner(Matcher(self.ruleset, engine=self.options.engine), mine=self.options.mine)
+        self._accounting = tuple(
+            r for name in self.options.accounting for r in parse_accounting(Path(name).read_bytes(), name=name)
+        )
+
+    def read_kernel_logs(self, found: Discovery) -> None:
+        """Scan the kernel logs once; their matches join the attempts of their nodes."""
+        self._kernel = tuple(self._scanner.scan(f) for f in found.kernel_files)
+
+    def job(self, job: JobFiles, on_bytes: Callable[[int], None] | None = None) -> tuple[Result, ...]:
+        """Results of the attempts of one job, oldest first."""
+        scans: list[FileScan] = []
+        for file in job.files:
+            scans.append(self._scanner.scan(file, on_bytes))
+        results = []
+        evidences = assemble(
+            job, scans, accounting=self._accounting, kernel=self._kernel, cluster=self.options.cluster
+        )
+        for i, evidence in enumerate(evidences):
+            last = i == len(evidences) - 1
+            shapes = tuple(s.shapes for scan in scans for s in scan.segments[-1:] if s.shapes) if last else ()
+            results.append(self.attempt(evidence, shapes))
+        return tuple(results)
+
+    def attempt(self, evidence: Evidence, shapes: tuple[ShapeCounts, ...] = ()) -> Result:
+        """Diagnosis and Advice of one attempt's evidence: pure, so that a bundle can be replayed elsewhere."""
+        verdict = diagnose(evidence, self.ruleset, self.relation, self.digests)
+        advice = advise(
+            verdict.diagnosis,
+            evidence.attempt,
+            policy=self.policy,
+            taxonomy=self.ruleset.taxonomy,
+            now_s=self.options.now_s,
+        )
+        return Result(evidence=evidence, verdict=verdict, advice=advice, shapes=shapes)
+
+
+def analyze(
+    paths: Sequence[str], options: Options | None = None, *, stdin: BinaryIO | None = None
+) -> Iterator[Result]:
+    """Diagnose every attempt found below `paths`, in a fixed order, in this process.
+
+    Raises:
+        RuleError, PolicyError: a rule or policy document is wrong.
+        SourceError: an accounting export cannot be read. Logs that cannot be read never raise; see `Evidence.notes`.
+    """
+    options = options or Options()
+    analyzer = Analyzer(options)
+    found = discover(
+        paths, patterns=options.patterns, each=options.each, kernel_logs=options.kernel_logs, stdin=stdin
+    )
+    analyzer.read_kernel_logs(found)
+    for job in found.groups:
+        yield from analyzer.job(job)
+
+
+def trusted(result: Result) -> bool:
+    """True where a source that may speak about a node was read."""
+    return bool(result.evidence.sources - {Source.JOB_LOG})

@@ -1,0 +1,36 @@
+"""The Typer application: one place that lists every command."""
+
+from __future__ import annotations
+
+import typer
+
+from attribution.cli import analyze, evaluate, explain
+
+app = typer.Typer(
+    name="recovery",
+    help="Tells why a training job died, where, whether to retry and without which node; and acts on it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from attribution import __version__
+
+        typer.echo(f"recovery {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", callback=_version, is_eager=True),
+) -> None:
+    """Tells why a training job died, where, whether to retry and without which node; and acts on it."""
+
+
+app.command("analyze")(analyze.analyze)
+app.command("explain")(explain.explain)
+app.command("evaluate")(evaluate.evaluate)

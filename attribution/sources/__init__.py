@@ -1,0 +1,1 @@
+"""Bytes -> lines: discovery, decompression, prefixes, job identity, accounting and kernel logs."""
