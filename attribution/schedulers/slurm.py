@@ -90,7 +90,8 @@ class SlurmObserver:
                     problems.append(printable(str(error)))
                     continue
                 jobs[job.id] = job
-            rows, told = self._rows("nodes")
+            # where the first call failed the second one would block for as long again
+            rows, told = self._rows("nodes") if not problems else ([], ())
             problems += told
             for row in rows:
                 node = node_of(row)

@@ -84,8 +84,14 @@ def _nodes(value: Any) -> tuple[str, ...]:
 
 
 def hold_of(reason: str, description: str, priority: int, state: str) -> Hold:
-    """Who holds a job, from the words that 22.05 and 24.11 use (`_` and blanks are the same)."""
+    """Who holds a job, from the words that 22.05 and 24.11 use (`_` and blanks are the same).
+
+    An administrator's hold on top of a requeue's hold turns the reason into JobHeldAdmin and leaves the description; an
+    owner's hold on top of it cannot be seen.
+    """
     words = f"{reason} {description}".replace("_", " ").lower()
+    if "jobheldadmin" in words:
+        return Hold.PERSON
     if "launch failed requeued held" in words:
         return Hold.SYSTEM
     if "requeued in held state" in words:

@@ -1,0 +1,1 @@
+"""A real Slurm on one machine, and the whole story played on it."""

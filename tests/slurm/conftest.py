@@ -1,0 +1,42 @@
+"""A private real Slurm for the tests of this folder; see demo/lab.py. Skipped where it cannot be had."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from demo import lab as labs  # noqa: E402
+from demo.lab import Lab, LabError  # noqa: E402
+
+
+def _up(accounting: bool) -> Iterator[Lab]:
+    try:
+        labs.ensure((*labs.CORE, *labs.ACCOUNTING) if accounting else labs.CORE)
+    except LabError as error:
+        pytest.skip(f"no real Slurm here: {error}")
+    with Lab(accounting=accounting) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """Four nodes, slurmctld, slurmdbd with MariaDB."""
+    yield from _up(accounting=True)
+
+
+@pytest.fixture
+def crashing_lab() -> Iterator[Lab]:
+    """A small cluster of its own for tests that kill its controller."""
+    try:
+        labs.ensure(labs.CORE)
+    except LabError as error:
+        pytest.skip(f"no real Slurm here: {error}")
+    with Lab(nodes=3, message_timeout_s=2) as lab:
+        yield lab
