@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from attribution.episodes import ordered
+from attribution.exits import collect, interpret, resolved
 from attribution.model import Attempt, AttemptKey, Evidence, Line, Match, Place, ProgressPoint, RankFacts, Source
 from attribution.progress import summarise, whole
 from attribution.scan import FileScan, Segment
@@ -69,7 +70,7 @@ def _evidence(
     cluster: str | None,
     scans: Sequence[FileScan],
 ) -> Evidence:
-    matches = ordered([m for part in parts for m in part.matches])[:MOST_MATCHES]
+    matches = interpret(ordered([m for part in parts for m in part.matches])[:MOST_MATCHES])
     points = _by_time([p for part in parts for p in part.points])
     tail = tuple(line for part in parts for line in part.tail)[-MOST_TAIL:]
     ranks = rank_facts(parts, matches)
@@ -163,7 +164,7 @@ def rank_facts(parts: Sequence[Segment], matches: Sequence[Match]) -> tuple[Rank
         if rank is None:
             continue
         old = facts.get(rank, RankFacts(rank=rank))
-        own = "rank_node" in m.marks or "summary" in m.marks or "rank_exit" in m.marks
+        own = "rank_node" in m.marks
         spoken = m.place.rank == rank
         facts[rank] = replace(
             old,
@@ -175,6 +176,17 @@ def rank_facts(parts: Sequence[Segment], matches: Sequence[Match]) -> tuple[Rank
             first_line=old.first_line or (m.place if spoken else None),
             last_line=m.place if spoken else old.last_line,
         )
+    for e in resolved(collect(matches)):
+        if e.rank is not None and 0 <= e.rank < 10**6:
+            old = facts.get(e.rank, RankFacts(rank=e.rank))
+            facts[e.rank] = replace(
+                old,
+                node=old.node or e.node,
+                pid=old.pid if old.pid is not None else e.pid,
+                local_rank=old.local_rank if old.local_rank is not None else e.local_rank,
+                exit_code=old.exit_code if old.exit_code is not None else e.exit_code,
+                signal=old.signal if old.signal is not None else e.signal,
+            )
     _last_words((line for part in parts for line in part.tail), facts)
     return tuple(facts[r] for r in sorted(facts))
 

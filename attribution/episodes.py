@@ -26,6 +26,8 @@ from attribution.signatures import RuleSet
 SURVIVED_POINTS = 3
 #: Lines that two matches may be apart to count as one block of output (a traceback and what its caller prints).
 NEAR_LINES = 60
+#: Lines between the word that an exception is ignored and the head of its traceback.
+HANDLED_LINES = 3
 #: Roles from which an episode may start, strongest first.
 _ROLE_RANK = {Role.ROOT: 0, Role.CONFIRMATION: 1, Role.CASCADE: 2, Role.TEARDOWN: 3}
 _VOLATILE = re.compile(r"0x[0-9a-fA-F]+|\d+")
@@ -178,6 +180,22 @@ def chain_roots(matches: Sequence[Match]) -> dict[int, Match]:
     return root_of
 
 
+def handled_exceptions(matches: Sequence[Match]) -> frozenset[int]:
+    """Exceptions that Python or the program itself says it ignored: the word stands right above their traceback."""
+    out: set[int] = set()
+    said: dict[tuple[str, int | None], int] = {}
+    head: dict[tuple[str, int | None], int] = {}
+    for m in matches:
+        key = (m.place.path, m.place.rank)
+        if "handled" in m.marks:
+            said[key] = m.place.line
+        if "traceback" in m.marks:
+            head[key] = m.place.line
+        elif "exception" in m.marks and key in said and key in head and 0 <= head[key] - said[key] <= HANDLED_LINES:
+            out.add(id(m))
+    return frozenset(out)
+
+
 _MISSES = ("KeyError", "AttributeError", "StopIteration", "IndexError", "ModuleNotFoundError", "ImportError", "ValueError")
 
 
@@ -192,9 +210,13 @@ def build(evidence: Evidence, rules: RuleSet, causality: Causality) -> tuple[Epi
     explainer = _Explainer(rules, causality, clock)
     chained = chain_roots(matches)
     troubles = [m for m in matches if m.failure_class is not None and m.role in _ROLE_RANK]
-    alive = [m for m in troubles if not survived(m, evidence.progress)]
-    recovered = [m for m in troubles if survived(m, evidence.progress)]
-    candidates = _unexplained([m for m in alive if id(m) not in chained], explainer)
+    handled = handled_exceptions(matches)
+    over = {id(m) for m in troubles if id(m) in handled or survived(m, evidence.progress)}
+    alive = [m for m in troubles if id(m) not in over]
+    recovered = [m for m in troubles if id(m) in over]
+    # Teardown is what others did to a process: it starts nothing while anything else is there.
+    able = [m for m in alive if m.role is not Role.TEARDOWN and id(m) not in chained] or alive
+    candidates = _unexplained(able, explainer)
     episodes = _group(candidates, alive, matches, explainer, causality)
     return (*episodes, *_recovered(recovered))
 
@@ -219,7 +241,7 @@ def _group(
     groups: list[list[Match]] = []
     for m in candidates:
         for group in groups:
-            if same_trouble(group[0], m) or (group[0].failure_class == m.failure_class and _near(group[-1], m)):
+            if same_trouble(group[0], m) or _one_block(group[-1], m):
                 group.append(m)
                 break
         else:
@@ -236,8 +258,14 @@ def _group(
     return [_episode(g, alive, explainer, context) for g in ranked]
 
 
-def _near(a: Match, b: Match) -> bool:
-    return a.place.path == b.place.path and abs(a.place.line - b.place.line) <= 3
+def _one_block(a: Match, b: Match) -> bool:
+    """True for two lines of one class and role that stand together: one writer's word on one trouble."""
+    return (
+        a.failure_class == b.failure_class
+        and a.role is b.role
+        and a.place.path == b.place.path
+        and abs(a.place.line - b.place.line) <= 3
+    )
 
 
 def _episode(

@@ -251,7 +251,7 @@ class FileState:
         if "step" in match.marks:
             self.current.points.append(point(match))
             self.current.n_points += match.count
-        elif match.role is not Role.NOISE:
+        elif match.role is not Role.NOISE or "handled" in match.marks:
             self.folder.add(match)
 
     def _worth_cutting(self, match: Match) -> bool:

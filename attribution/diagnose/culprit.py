@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from attribution.diagnose.exits import RankExit, collect, primary
+from attribution.exits import RankExit, collect, primary, resolved
 from attribution.model import Culprit, Episode, Evidence, Match
 from attribution.progress import whole
 
@@ -90,7 +90,7 @@ def _speakers(episode: Episode, evidence: Evidence) -> Culprit:
 
 def _by_exit(episode: Episode, evidence: Evidence) -> Culprit:
     """The only rank that ended by itself, where the root line does not say whose it is."""
-    firsts = primary(collect(evidence.matches))
+    firsts = primary(resolved(collect(evidence.matches)))
     ranks = sorted({r for e in firsts if (r := exit_rank(e, evidence)) is not None})
     nodes = _unique(e.node for e in firsts)
     if len(ranks) == 1:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import signal as signals
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from attribution.model import Evidence, Match, Place
+from attribution.model import Match, Place, Role
 from attribution.progress import whole
 
 _SIGNAL_NAMES = {s.name: int(s) for s in signals.Signals}
@@ -123,17 +123,82 @@ def collect(matches: Iterable[Match]) -> tuple[RankExit, ...]:
     return tuple(out)
 
 
-def pid_ranks(evidence: Evidence) -> dict[int, int]:
-    """Global rank by process id, where a summary or a topology line tells both."""
-    known = {r.pid: r.rank for r in evidence.ranks if r.pid is not None}
-    for e in collect(evidence.matches):
-        if e.pid is not None and e.rank is not None:
-            known.setdefault(e.pid, e.rank)
-    return known
-
-
 def primary(exits: Sequence[RankExit]) -> tuple[RankExit, ...]:
     """The exits that are nobody's collateral, signals that no program chooses before exit codes."""
     own = [e for e in exits if not e.collateral]
     hard = [e for e in own if e.signal is not None and e.signal not in POLITE]
     return tuple(hard or own)
+
+
+def resolved(exits: Sequence[RankExit]) -> tuple[RankExit, ...]:
+    """The same exits, each completed by what other witnesses say of the same process.
+
+    Two lines speak of one process where file, speaker's host and pid agree: an agent knows the local rank and the pid,
+    its summary the global rank, the node's own name and the pid.
+    """
+    best: dict[tuple[str, str | None, int], RankExit] = {}
+    for e in exits:
+        if e.pid is None:
+            continue
+        key = (e.place.path, e.place.host, e.pid)
+        old = best.get(key)
+        if old is None:
+            best[key] = e
+            continue
+        best[key] = replace(
+            old,
+            rank=old.rank if old.rank is not None else e.rank,
+            local_rank=old.local_rank if old.local_rank is not None else e.local_rank,
+            node=e.node if e.summary and e.node else old.node,
+        )
+    out = []
+    for e in exits:
+        full = best.get((e.place.path, e.place.host, e.pid)) if e.pid is not None else None
+        if full is not None:
+            e = replace(e, rank=full.rank, local_rank=full.local_rank, node=full.node or e.node)
+        out.append(e)
+    return tuple(out)
+
+
+def signalled_pids(matches: Iterable[Match]) -> frozenset[tuple[str, int]]:
+    """(file, pid) of processes that their own launcher ended: what they print afterwards is collateral."""
+    out = set()
+    for m in matches:
+        if m.role is Role.TEARDOWN and "rank_exit" not in m.marks and "signal" in m.fields:
+            pid = whole(m.fields.get("pid"))
+            if pid is not None:
+                out.add((m.place.path, pid))
+    return frozenset(out)
+
+
+def interpret(matches: Sequence[Match]) -> tuple[Match, ...]:
+    """Matches with exits understood: rank and node filled in, and collateral exits turned into teardown.
+
+    An exit by a polite signal is collateral where the process's own launcher sent it, or, where no process id tells,
+    where somebody else ended by himself: launchers and schedulers terminate the rest behind the first failure.
+    """
+    exits = resolved(collect(matches))
+    if not exits:
+        return tuple(matches)
+    by_match = {id(e.match): e for e in exits}
+    signalled = signalled_pids(matches)
+    others = any(not e.collateral for e in exits if e.signal != 15)
+    out = []
+    for m in matches:
+        e = by_match.get(id(m))
+        if e is None:
+            out.append(m)
+            continue
+        fields = dict(m.fields)
+        if e.rank is not None:
+            fields["rank"] = str(e.rank)
+        if e.local_rank is not None:
+            fields.setdefault("local_rank", str(e.local_rank))
+        if e.node:
+            fields["node"] = e.node
+        sent = others if e.pid is None else (m.place.path, e.pid) in signalled
+        role = m.role
+        if m.role in (Role.ROOT, Role.CASCADE) and e.signal in POLITE and sent:
+            role = Role.TEARDOWN
+        out.append(replace(m, fields=fields, role=role))
+    return tuple(out)
