@@ -10,6 +10,8 @@ from pathlib import Path
 
 from attribution.model import ConfigError
 
+#: Cache entries kept of one kind.
+_KEPT = 12
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -58,6 +60,14 @@ def write_cache(name: str, data: bytes) -> bool:
         part = folder / f".{name}.{os.getpid()}"
         part.write_bytes(data)
         part.replace(folder / name)
+        _prune(folder, name.partition("-")[0])
     except (OSError, RuntimeError):
         return False
     return True
+
+
+def _prune(folder: Path, kind: str) -> None:
+    """Keep the newest entries of a kind: every edit of a rule makes a new one."""
+    entries = sorted(folder.glob(f"{kind}-*"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
+    for old in entries[_KEPT:]:
+        old.unlink(missing_ok=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attribution.model import Line, Match, Place, Source
+from attribution.model import Line, Match, Source
 from attribution.signatures.findings import Finding
 from attribution.signatures.rules import MAX_MESSAGE, Example, RuleSet, Signature
+from attribution.sources.prefix import LineParser
 
 _ORDER = (Source.JOB_LOG, Source.KERNEL_LOG, Source.SLURM_LOG, Source.ACCOUNTING)
 
@@ -18,30 +19,10 @@ def source_of(signature: Signature, example: Example) -> Source:
 
 def parsed(text: str, source: Source, path: str = "example.log") -> tuple[Line, ...]:
     """The message lines of a printed line, prefixes off as the scanner takes them off."""
-    try:
-        from attribution.sources.prefix import LineParser
-    except ImportError:
-        return _parsed_simply(text, source)
     parser = LineParser(path, source)
     out: list[Line] = []
     for number, piece in enumerate(text.split("\n"), start=1):
         out.extend(parser.parse(piece.encode("utf-8", "replace"), number, 0))
-    return tuple(out)
-
-
-_PREFIX = __import__("re").compile(
-    r"^\s*(?:\d{1,5}: |\[rank\d+\]:? ?|\[default\d+\]:|\[\d+,\d+\]<std(?:out|err)>: ?|\([A-Za-z_]+ pid=\d+[^)]*\) |"
-    r"\[ *\d+\.\d{6}\] |[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ kernel: )"
-)
-
-
-def _parsed_simply(text: str, source: Source) -> tuple[Line, ...]:
-    out = []
-    for piece in __import__("re").split(r"[\r\n]+", text):
-        piece = __import__("re").sub(r"\x1b\[[0-9;]*m", "", piece)
-        while (m := _PREFIX.match(piece)) is not None:
-            piece = piece[m.end() :]
-        out.append(message(piece, source))
     return tuple(out)
 
 
@@ -85,11 +66,6 @@ def _shown(signature: Signature, example: Example) -> str:
 def _finding(rules: RuleSet, signature: Signature, code: str, what: str, at: str) -> Finding:
     line = rules.line_of(signature, at)
     return Finding(code=code, what=what, path=signature.path, line=line, signature=signature.id)
-
-
-def message(text: str, source: Source = Source.JOB_LOG) -> Line:
-    """A line whose prefix is already off."""
-    return Line(place=Place(path="message", line=1, offset=0, source=source), text=text, raw=text)
 
 
 def prove_all(rules: RuleSet, only: Sequence[str] = ()) -> list[Finding]:

@@ -268,6 +268,8 @@ def _ambiguous(node: _Node) -> bool:
 def _trim(node: _Node, *, tail: bool) -> _Node:
     """Drop what an existence check does not need at one end; `_EMPTY` where nothing is left."""
     match node:
+        case _Char(mask, True, literal):
+            return _Char(mask, False, literal)  # one byte of it is enough at an end
         case _Edge():
             return _EMPTY
         case _Rep(low, _, body):
@@ -334,7 +336,8 @@ def _set_text(mask: int) -> str:
 
 def _emit_char(node: _Char) -> str:
     text = _hex(node.literal[0]) if node.literal is not None else _set_text(node.mask)
-    escaped = not node.wide and (node.mask >> 34 & 1 or node.mask >> 92 & 1)
+    quote, backslash = node.mask >> 34 & 1, node.mask >> 92 & 1
+    escaped = not node.wide and (quote or backslash) and (node.literal is not None or not backslash)
     return f"(?:\\x5c?{text})" if escaped else text
 
 

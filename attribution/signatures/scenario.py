@@ -164,7 +164,11 @@ def differences(expect: Expectation, diagnosis: Diagnosis, rendered: Rendered) -
         "status": diagnosis.status.value,
     }
     out = [f"{k} is {got[k]}, not {v}" for k, v in expect.said.items() if k in got and got[k] != v]
-    groups: dict[str, list[str]] = {"nodes": list(culprit.nodes), "ranks": [str(r) for r in culprit.ranks], "gpus": list(culprit.gpus)}
+    groups: dict[str, list[str]] = {
+        "nodes": list(culprit.nodes),
+        "ranks": [str(r) for r in culprit.ranks],
+        "gpus": list(culprit.gpus),
+    }
     for name, wanted in (expect.said.get("culprit") or {}).items():
         if sorted(groups[name]) != sorted(str(w) for w in wanted):
             out.append(f"culprit {name} {groups[name]}, not {wanted}")
