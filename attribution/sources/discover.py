@@ -14,11 +14,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from attribution.model import ConfigError, Source
-from attribution.sources.blocks import compression_of, decompressed, why_binary
+from attribution.sources.streams import head_of, why_binary
 
-HEAD_BYTES = 4096
 #: Suffixes that are no logs; the content of others decides.
 _SKIP = (
     ".pt", ".pth", ".safetensors", ".bin", ".npy", ".npz", ".png", ".jpg", ".pdf", ".pyc", ".so", ".parquet", ".arrow",
@@ -56,6 +56,7 @@ class SourceFile:
     size_bytes: int = 0
     hints: FileHints = field(default_factory=FileHints)
     default_year: int = 1970
+    stream: BinaryIO | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,13 +199,11 @@ class _Finder:
             self.problems.append(Problem(path=path, what="skipped: by its name no log"))
             return None
         try:
-            with open(path, "rb") as f:  # noqa: PTH123 - hot for 10^5 files
-                head = f.read(HEAD_BYTES)
+            compression, head = head_of(path)
         except OSError as error:
             self.problems.append(Problem(path=path, what=f"cannot be read: {error.strerror}"))
             return None
-        compression = compression_of(head)
-        why = why_binary(self._decompressed_head(path, compression) if compression else head)
+        why = why_binary(head)
         if why:
             self.problems.append(Problem(path=path, what=f"skipped: {why}"))
             return None
@@ -219,16 +218,6 @@ class _Finder:
             hints=hints_of(path, self.patterns),
             default_year=time.gmtime(mtime).tm_year,
         )
-
-    @staticmethod
-    def _decompressed_head(path: str, compression: str) -> bytes:
-        buffer = bytearray(HEAD_BYTES)
-        try:
-            with open(path, "rb") as raw:  # noqa: PTH123
-                n = decompressed(raw, compression).readinto(memoryview(buffer)) or 0
-        except Exception:  # damage is reported where the file is read, whatever the decompressor raises
-            return b""
-        return bytes(buffer[:n])
 
     def below(self, path: str, *, source: Source = Source.JOB_LOG) -> list[SourceFile]:
         """Every log at or below a path or glob."""
@@ -323,6 +312,7 @@ def discover(
     patterns: Sequence[str] = (),
     each: bool = False,
     kernel_logs: Sequence[str] = (),
+    stdin: BinaryIO | None = None,
 ) -> Discovery:
     """Jobs below `paths` (files, folders, globs, remote addresses, ``-`` for standard input), in a fixed order.
 
@@ -331,6 +321,7 @@ def discover(
         patterns: file names with fields in braces, as ``{job}_{rank}.log``.
         each: every path is one job, whatever is below it.
         kernel_logs: files or folders of kernel logs, which are kept apart.
+        stdin: what ``-`` reads instead of the process's standard input.
 
     Raises:
         ConfigError: a pattern names an unknown field.
@@ -340,8 +331,8 @@ def discover(
     loose: dict[str, SourceFile] = {}
     for path in paths:
         if path == "-":
-            stdin = SourceFile(path="-", display="<stdin>", default_year=time.gmtime().tm_year)
-            groups.append(JobFiles(name="stdin", files=(stdin,)))
+            piped = SourceFile(path="-", display="<stdin>", default_year=time.gmtime().tm_year, stream=stdin)
+            groups.append(JobFiles(name="stdin", files=(piped,)))
             continue
         found = finder.below(path)
         if each and found:
