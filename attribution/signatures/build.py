@@ -94,6 +94,7 @@ def _signature(index: int, plain: Mapping[str, Any]) -> Signature:
             for e in plain.get("explains") or ()
         ),
         overlaps=tuple(plain.get("overlaps") or ()),
+        allow=plain.get("allow") or {},
         limits=plain.get("limits", ""),
         fix=plain.get("fix", ""),
         references=tuple(plain.get("references") or ()),

@@ -237,7 +237,10 @@ def _class_known(name: str, taxonomy: Plain) -> bool:
 
 #: Parts of a document that can change no verdict; the digest leaves them out.
 _SILENT = frozenset(
-    {"path", "line", "relaxed", "title", "limits", "fix", "references", "examples", "counterexamples", "means"}
+    {
+        "path", "line", "relaxed", "allow", "overlaps", "title", "limits", "fix", "references", "examples",
+        "counterexamples", "means",
+    }
 )
 
 

@@ -68,6 +68,8 @@ def _facts(signature: Signature) -> str:
         rows.append(("table", f"[{signature.table}](table-{signature.table}.md) by {_code(signature.table_key or '')}"))
     if signature.marks:
         rows.append(("marks", "; ".join(f"{_code(m)} ({_text(MARKS[m])})" for m in sorted(signature.marks))))
+    if signature.allow:
+        rows.append(("lint set aside", "; ".join(f"{k}: {_text(v)}" for k, v in sorted(signature.allow.items()))))
     if signature.overlaps:
         rows.append(("shares lines with", ", ".join(_code(x) for x in signature.overlaps)))
     return "| | |\n|---|---|\n" + "".join(f"| {k} | {v} |\n" for k, v in rows) + "\n"

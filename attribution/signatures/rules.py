@@ -140,6 +140,7 @@ class Signature:
     marks: frozenset[str] = frozenset()
     explains: tuple[Explains, ...] = ()
     overlaps: tuple[str, ...] = ()
+    allow: Mapping[str, str] = field(default_factory=dict)  # lint code -> reason
     limits: str = ""
     fix: str = ""
     references: tuple[str, ...] = ()
