@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from attribution.reconcile.terms import Event, LedgerEntry, Mode, Verdict
 from attribution.model import Disposition
+from attribution.reconcile.terms import Event, LedgerEntry, Mode, Reason, Verdict
 from attribution.schedulers.base import ReplyKind, StepKind
 
 _MAYBE_DONE = (ReplyKind.ACCEPTED, ReplyKind.UNKNOWN)
@@ -33,6 +33,7 @@ class History:
     final: dict[tuple[str, int], Verdict] = field(default_factory=dict)
     declined: set[tuple[str, StepKind]] = field(default_factory=set)
     last_act_s: float = 0.0
+    settling_since_s: dict[tuple[str, int, str], float] = field(default_factory=dict)
 
     def of(self, kind: StepKind, subject: str = "") -> Tries:
         """Tries of a kind; nothing tried gives count 0."""
@@ -53,9 +54,11 @@ def histories(ledger: Sequence[LedgerEntry]) -> dict[str, History]:
     found: dict[str, History] = {}
     replies = {e.intent: e for e in ledger if e.event is Event.RESULT and e.intent is not None}
     for entry in ledger:
+        history = found.setdefault(entry.attempt, History())
+        if entry.event is Event.VERDICT:
+            _settling(history, entry)
         if entry.mode is not Mode.ACT:
             continue
-        history = found.setdefault(entry.attempt, History())
         if entry.event is Event.INTENT and entry.step is not None:
             _count(history, entry, replies.get(entry.seq))
         elif entry.event is Event.VERDICT and entry.disposition not in (None, Disposition.PENDING):
@@ -80,6 +83,15 @@ def _count(history: History, intent: LedgerEntry, result: LedgerEntry | None) ->
         tries.maybe_done = reply is ReplyKind.ACCEPTED
         return
     history.last_act_s = max(history.last_act_s, result.time_s if result is not None else intent.time_s)
+
+
+def _settling(history: History, entry: LedgerEntry) -> None:
+    """Since when the same end is seen without a break; another verdict in between begins anew."""
+    of_advice = (entry.advice_id, entry.generation)
+    for key in [key for key in history.settling_since_s if key[:2] == of_advice]:
+        del history.settling_since_s[key]
+    if entry.reason is Reason.SETTLING:
+        history.settling_since_s[(*of_advice, entry.text)] = entry.time_s
 
 
 def _verdict(entry: LedgerEntry) -> Verdict:

@@ -75,7 +75,7 @@ class Ledger:
     def __init__(self, folder: Path, *, sync: bool = True) -> None:
         """Open or create the ledger in `folder`. Raises StoreError if another writer has it or it is damaged."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-        self.folder, self._sync = folder, sync
+        self._folder, self._sync = folder, sync
         self._fd = os.open(folder / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,6 +89,11 @@ class Ledger:
             os.close(self._fd)
             raise
         self._seq = max((entry.seq for entry in self._entries), default=0)
+
+    @property
+    def folder(self) -> Path:
+        """Where the ledger lies; evidence goes into ``evidence/`` beside it."""
+        return self._folder
 
     def _cut_half_line(self) -> None:
         size = os.fstat(self._fd).st_size
@@ -112,11 +117,11 @@ class Ledger:
             done = os.write(self._fd, data)
             if done != len(data):
                 self._cut_half_line()
-                raise StoreError("disk full", where=str(self.folder / FILE))
+                raise StoreError("disk full", where=str(self._folder / FILE))
             if self._sync:
                 os.fsync(self._fd)
         except OSError as error:
-            raise StoreError(f"cannot write: {error.strerror}", where=str(self.folder / FILE)) from error
+            raise StoreError(f"cannot write: {error.strerror}", where=str(self._folder / FILE)) from error
         self._seq += 1
         self._entries.append(written)
         return written

@@ -124,8 +124,27 @@ def _decide(case: Case) -> Step | Verdict:
         return blocked
     case = locate(case)
     if case.job is None:
-        return _absent(case)
-    return identify(case) or _allowed(case) or _act(case)
+        return _settled(case, _absent(case))
+    return _settled(case, identify(case) or _expire(case, _allowed(case) or _act(case)))
+
+
+def _expire(case: Case, decided: Step | Verdict) -> Step | Verdict:
+    """An expired Advice begins nothing; it only finishes a restart whose held successor is of our making."""
+    if not expired(case.advice, case.limits, case.now_s) or _ours_held(case):
+        return decided
+    waits = isinstance(decided, Verdict) and decided.disposition is Disposition.PENDING
+    if waits or (isinstance(decided, Step) and case.job is not None and _is_attempt(case, case.job)):
+        return case.give_up(Reason.ADVICE_EXPIRED, decided.reason if isinstance(decided, Verdict) else "")
+    return decided
+
+
+def _is_attempt(case: Case, job: Job) -> bool:
+    return job.restart == case.advice.attempt.restart
+
+
+def _ours_held(case: Case) -> bool:
+    job = case.job
+    return job is not None and job.hold is Hold.REQUEUE and case.history.requeued and not _is_attempt(case, job)
 
 
 def _gate(case: Case) -> Verdict | None:
@@ -212,15 +231,25 @@ def _act(case: Case) -> Step | Verdict:
     action = case.advice.action
     decided = _ACTIONS[action](case)
     if isinstance(decided, Verdict) and decided.disposition is Disposition.CONVERGED:
-        return _settled(case, _drains(case) or decided)
+        return _drains(case) or decided
     return decided
 
 
 def _settled(case: Case, decided: Step | Verdict) -> Step | Verdict:
-    """An accepted change can still be lost by a crash of slurmctld: believe it some seconds later."""
-    if isinstance(decided, Verdict) and case.now_s - case.history.last_act_s < case.limits.settle_s:
-        return case.wait(Reason.SETTLING)
-    return decided
+    """What slurmctld shows can be forgotten by its crash for some seconds: an end is believed when it is seen twice.
+
+    Giving up needs that only where a job of ours might be left held.
+    """
+    if isinstance(decided, Step) or decided.disposition is Disposition.PENDING:
+        return decided
+    if decided.disposition is Disposition.ABANDONED and not case.history.requeued:
+        return decided
+    end = str(decided.reason)
+    since_s = case.history.settling_since_s.get((case.advice.id, case.advice.generation, end))
+    if since_s is None or since_s < case.history.last_act_s:
+        return case.wait(Reason.SETTLING, end)
+    seen_s = case.world.observed_at_s - since_s
+    return decided if seen_s >= case.limits.settle_s else case.wait(Reason.SETTLING, end)
 
 
 def attempt_step(case: Case, kind: StepKind, **more: object) -> Step | Verdict:
@@ -335,8 +364,6 @@ def _prepare_successor(case: Case, job: Job) -> Step | Verdict:
     ours = case.history.requeued
     releasable = job.hold is Hold.SYSTEM or (job.hold is Hold.REQUEUE and ours)
     if job.hold is not Hold.NONE and not releasable:
-        if expired(case.advice, case.limits, case.now_s):
-            return case.give_up(Reason.ADVICE_EXPIRED, "held by a person")
         return case.wait(Reason.HELD_BY_PERSON, job.reason)
     if _missing(case):
         if case.history.maybe_done(StepKind.RELEASE) and not releasable:
@@ -377,7 +404,8 @@ def _start(case: Case, job: Job) -> Step | Verdict:
     waits_s = job.eligible_time_s - case.now_s
     tries = case.history.of(StepKind.START_NOW)
     ours = case.history.requeued and case.history.maybe_done(StepKind.RELEASE)
-    if ours and 1 < waits_s <= _SLURM_DELAY_S and tries.count < 3 and (not tries.count or tries.last not in FINAL_REPLIES):
+    refused = tries.count >= 3 or (tries.count and tries.last in FINAL_REPLIES)
+    if ours and 1 < waits_s <= _SLURM_DELAY_S and not refused:
         return attempt_step(case, StepKind.START_NOW)
     return case.converged()
 

@@ -9,19 +9,38 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
-from attribution.model import Advice, Disposition, SchedulerError
+from attribution.model import Advice, AttemptKey, Disposition, SchedulerError
 from attribution.reconcile import evidence
 from attribution.reconcile.history import DECLINED
-from attribution.reconcile.ledger import Ledger
 from attribution.reconcile.plan import foresee, plan
 from attribution.reconcile.terms import Event, LedgerEntry, Limits, Mode, Reason, Verdict
-from attribution.schedulers.base import Actor, Observer, Reply, ReplyKind, Step, StepKind, World
+from attribution.schedulers.base import Actor, Job, Observer, Reply, ReplyKind, Step, StepKind, StepRecord, World
 
 #: Asked before each step in --approve; True goes on, False is a no, None means that nobody answered in time.
 Approve = Callable[[Step, tuple[tuple[str, ...], ...]], bool | None]
+#: Saves the evidence of one attempt under a folder; `evidence.save`.
+Save = Callable[[Path, Job, AttemptKey, tuple[StepRecord, ...], float], evidence.Saved]
 #: Gives the argument lists of a step.
 Commands = Callable[[Step], tuple[tuple[str, ...], ...]]
+
+
+class Journal(Protocol):
+    """What a tick needs of a `Ledger`."""
+
+    @property
+    def folder(self) -> Path:
+        """Where evidence goes, in a folder of its own."""
+        ...
+
+    def append(self, entry: LedgerEntry) -> LedgerEntry:
+        """Write down one entry, for good."""
+        ...
+
+    def of(self, attempts: Iterable[str]) -> tuple[LedgerEntry, ...]:
+        """Entries about these attempts, and all that count against hourly limits."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +73,7 @@ class Reconciler:
     die there."""
 
     observer: Observer
-    ledger: Ledger
+    ledger: Journal
     limits: Limits
     actor: Actor | None = None
     commands: Commands = lambda step: ()
@@ -62,6 +81,7 @@ class Reconciler:
     kill_switch: Path | None = None
     now: Callable[[], float] = time.time
     checkpoint: Callable[[str], None] = lambda name: None
+    save: Save = evidence.save
     _last: dict[str, tuple[object, ...]] = field(default_factory=dict, init=False)
 
     @property
@@ -126,6 +146,7 @@ class Reconciler:
             return _pending(step, Reason.KILL_SWITCH)
         self.checkpoint("before intent")
         intent = self._append(step, Event.INTENT, text=" && ".join(" ".join(a) for a in args))
+        self._last.pop(step.advice_id, None)
         self.checkpoint("before act")
         reply = actor.act(step)
         self.checkpoint("before result")
@@ -152,7 +173,7 @@ class Reconciler:
         self.checkpoint("before act")
         try:
             rows = self.observer.accounting(step.job)
-            saved = evidence.save(self.ledger.folder / "evidence", step.job, step.attempt, rows, self.now())
+            saved = self.save(self.ledger.folder / "evidence", step.job, step.attempt, rows, self.now())
             reply = Reply(kind=ReplyKind.ACCEPTED, text="; ".join((saved.folder.name, *saved.missing))[:500])
         except (OSError, SchedulerError) as error:
             reply = Reply(kind=ReplyKind.UNKNOWN, text=str(error)[:200])
@@ -183,12 +204,13 @@ class Reconciler:
 
     def _record_verdict(self, verdict: Verdict) -> Verdict:
         """Write a verdict when it is new for its Advice; waits only when their reason changed."""
-        mark = (verdict.generation, verdict.disposition, verdict.reason)
-        if self._last.get(verdict.advice_id) == mark:
+        settling = verdict.detail if verdict.reason is Reason.SETTLING else ""
+        mark = (verdict.generation, verdict.disposition, verdict.reason, settling)
+        if verdict.advice_id not in self._last:
+            self._last[verdict.advice_id] = self._recorded(verdict)
+        if self._last[verdict.advice_id] == mark:
             return verdict
         self._last[verdict.advice_id] = mark
-        if self._recorded(verdict):
-            return verdict
         self.ledger.append(
             LedgerEntry(
                 seq=0,
@@ -206,15 +228,17 @@ class Reconciler:
         )
         return verdict
 
-    def _recorded(self, verdict: Verdict) -> bool:
-        if verdict.disposition is Disposition.PENDING:
-            return False
-        return any(
-            e.event is Event.VERDICT
-            and e.mode is self.mode
-            and (e.advice_id, e.generation, e.reason) == (verdict.advice_id, verdict.generation, verdict.reason)
-            for e in self.ledger.of({verdict.attempt})
-        )
+    def _recorded(self, verdict: Verdict) -> tuple[object, ...]:
+        """The last verdict of this Advice in the ledger, written by us or by the one before us."""
+        mark: tuple[object, ...] = ()
+        for entry in self.ledger.of({verdict.attempt}):
+            if entry.advice_id == verdict.advice_id and entry.mode is self.mode:
+                if entry.event is Event.VERDICT:
+                    settling = entry.text if entry.reason is Reason.SETTLING else ""
+                    mark = (entry.generation, entry.disposition, entry.reason, settling)
+                elif entry.event is Event.INTENT:
+                    mark = ()
+        return mark
 
 
 def _pending(step: Step, reason: Reason, detail: str = "") -> Verdict:

@@ -58,7 +58,10 @@ FINAL_REPLIES = frozenset({ReplyKind.DISABLED, ReplyKind.DENIED, ReplyKind.INVAL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """The facts of a job that must not have changed between planning and acting; read by one cheap call."""
+    """The facts of a job that must not have changed between planning and acting; read by one or two cheap calls.
+
+    `excluded` counts for pending jobs only: nothing can be set on others.
+    """
 
     raw_id: int
     state: str
@@ -66,6 +69,7 @@ class Stamp:
     restart: int
     submit_time_s: int
     user: str
+    excluded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +129,7 @@ class Job:
             restart=self.restart,
             submit_time_s=self.submit_time_s,
             user=self.user,
+            excluded=self.excluded if self.state == "PENDING" and not self.completing else (),
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from attribution.model import SchedulerError
 from attribution.schedulers.base import (
@@ -24,15 +24,23 @@ from attribution.schedulers.base import (
     StepRecord,
     World,
 )
-from attribution.schedulers.hostlist import NODE_NAME
+from attribution.schedulers.hostlist import NODE_NAME, expand
 from attribution.schedulers.runner import Answer, CommandRunner, ReadRunner, printable
 from attribution.schedulers.slurm_json import documents, hold_of, job_of, node_of
 
 JOB_ID = re.compile(r"^[1-9]\d{0,9}(?:_\d{1,7}|\+\d{1,5})?$", re.ASCII)
 MAX_REASON = 400
 #: Fields of one squeue row and their widths; none of them is free text of a user.
-_STAMP = (("JobID", 16), ("State", 20), ("RestartCnt", 10), ("SubmitTime", 16), ("PriorityLong", 24), ("UserName", 40))
-_STAMP_FORMAT = ",".join(f"{name}:{width}" for name, width in (*_STAMP, ("Reason", 60)))
+STAMP_FIELDS = (
+    ("JobID", 16),
+    ("State", 20),
+    ("RestartCnt", 10),
+    ("SubmitTime", 16),
+    ("PriorityLong", 24),
+    ("UserName", 40),
+    ("Reason", 60),
+)
+_STAMP_FORMAT = ",".join(f"{name}:{width}" for name, width in STAMP_FIELDS)
 
 #: Words of scontrol and scancel (22.05.8 and 24.11.5) and what they mean for us. The first hit counts.
 _REPLIES: tuple[tuple[str, ReplyKind], ...] = (
@@ -57,11 +65,13 @@ def reply_of(answer: Answer) -> Reply:
     text = printable(f"{answer.stderr} {answer.stdout.decode('utf-8', 'replace')}".strip())
     if answer.returncode == 0:
         return Reply(kind=ReplyKind.ACCEPTED, text=text)
-    if answer.returncode is not None:
-        for words, kind in _REPLIES:
-            if words in text:
-                return Reply(kind=kind, text=text)
-    return Reply(kind=ReplyKind.UNKNOWN, text=text or "no answer within the time limit")
+    kind = kind_of(text) if answer.returncode is not None else ReplyKind.UNKNOWN
+    return Reply(kind=kind, text=text or "no answer within the time limit")
+
+
+def kind_of(words: str) -> ReplyKind:
+    """What Slurm's words at exit 1 mean; "Unexpected message received" and all unknown ones mean unknown."""
+    return next((kind for known, kind in _REPLIES if known in words), ReplyKind.UNKNOWN)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,18 +138,25 @@ class SlurmObserver:
         return documents(answer.stdout, what)
 
     def stamp(self, job: Job) -> Stamp | None:
-        """One row of squeue with no field that a user writes freely."""
-        wanted = ("-j", job_argument(job), "-O", _STAMP_FORMAT)
-        answer = self.runner.query("squeue", "-h", "-a", "-r", "-t", "all", *wanted)
-        if answer.returncode != 0:
-            if reply_of(answer).kind is ReplyKind.GONE:
-                return None
-            raise SchedulerError(f"squeue: {reply_of(answer).text}")
-        for line in answer.stdout.decode("utf-8", "replace").splitlines():
-            stamp = _stamp_of(line)
-            if stamp and stamp.raw_id == job.raw_id:
-                return stamp
+        """One row of squeue with no field that a user writes freely, and for a pending job its exclusions."""
+        lines = self._squeue(job, "-O", _STAMP_FORMAT)
+        found = next((s for s in map(_stamp_of, lines) if s and s.raw_id == job.raw_id), None)
+        if found is None or found.state != "PENDING":
+            return found
+        # -O has no name for the exclusions in 22.05
+        for line in self._squeue(job, "-o", "%A|%x"):
+            raw_id, _, nodes = line.partition("|")
+            if raw_id == str(job.raw_id):
+                return replace(found, excluded=expand(nodes.strip()))
         return None
+
+    def _squeue(self, job: Job, *form: str) -> list[str]:
+        answer = self.runner.query("squeue", "-h", "-a", "-r", "-t", "all", "-j", job_argument(job), *form)
+        if answer.returncode == 0:
+            return answer.stdout.decode("utf-8", "replace").splitlines()
+        if reply_of(answer).kind is ReplyKind.GONE:
+            return []
+        raise SchedulerError(f"squeue: {reply_of(answer).text}")
 
     def node(self, name: str) -> Node | None:
         """State and reason of one node, the reason being the last field because admins write it."""
@@ -178,7 +195,7 @@ class SlurmObserver:
 
 def _stamp_of(line: str) -> Stamp | None:
     fields, at = [], 0
-    for _, width in (*_STAMP, ("Reason", 60)):
+    for _, width in STAMP_FIELDS:
         fields.append(line[at : at + width].strip())
         at += width
     raw_id, state, restart, submit, priority, user, reason = fields
