@@ -8,15 +8,14 @@ bytes, frames above an exception line are capped.
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from attribution.match import Candidate, Matcher
 from attribution.model import Line, Match, Place, ProgressPoint, Role
 from attribution.progress import point
-from attribution.sources.blocks import Block, ReadReport, blocks_of, read_path
+from attribution.sources.blocks import Block, ReadReport, read_blocks
 from attribution.sources.discover import SourceFile
 from attribution.sources.prefix import LineParser
 
@@ -150,14 +149,6 @@ def frames_above(raw: bytes, line: Line, parser: LineParser) -> tuple[str, ...]:
     return tuple(reversed(found))
 
 
-def read_file(file: SourceFile, report: ReadReport) -> Iterator[Block]:
-    """Blocks of a source file; ``-`` is standard input, whatever its compression."""
-    if file.path == "-":
-        yield from blocks_of(sys.stdin.buffer, report, name=file.display)  # type: ignore[arg-type]
-    else:
-        yield from read_path(file.path, report, name=file.display, compression=file.compression)
-
-
 class Scanner:
     """Scans files with one rule set. Not thread-safe: the engine's scratch space belongs to it."""
 
@@ -175,7 +166,7 @@ class Scanner:
         """
         report = ReadReport()
         state = FileState(self, file)
-        for block in read_file(file, report):
+        for block in read_blocks(file, report=report):
             state.feed(block)
             if on_bytes is not None:
                 on_bytes(len(block.data))
