@@ -222,12 +222,21 @@ def build(evidence: Evidence, rules: RuleSet, causality: Causality) -> tuple[Epi
 
 
 def _unexplained(troubles: Sequence[Match], explainer: _Explainer) -> list[Match]:
-    """Troubles that no other trouble explains. Of equal classes only one needs to be tested as a cause."""
-    out = []
-    for effect in troubles:
-        if not any(explainer.explains(cause, effect) for cause in troubles):
-            out.append(effect)
-    return out
+    """Troubles that no other trouble explains; where two explain each other, the first one stands.
+
+    Of one signature the first and last few matches are tried as causes: the others lie between them.
+    """
+    causes = _representatives(troubles)
+    out = [m for m in troubles if not any(explainer.explains(c, m) for c in causes)]
+    return out or list(troubles[:1])
+
+
+def _representatives(troubles: Sequence[Match], edge: int = 8) -> list[Match]:
+    by_kind: dict[tuple[str, str | None], list[Match]] = {}
+    for m in troubles:
+        by_kind.setdefault((m.signature, m.failure_class), []).append(m)
+    picked = {id(m) for ms in by_kind.values() for m in (*ms[:edge], *ms[-edge:])}
+    return [m for m in troubles if id(m) in picked]
 
 
 def _group(
