@@ -118,6 +118,7 @@ def _correlation(plain: Mapping[str, Any]) -> Correlation:
         unit=plain.get("unit", "attempt"),
         at_least=plain.get("at_least", 1),
         within_s=plain.get("within_s"),
+        apart_s=plain.get("apart_s", 0.0),
         role=Role(plain.get("role", "root")),
         specificity=plain.get("specificity", 70),
         limits=plain.get("limits", ""),

@@ -125,16 +125,29 @@ def _count(rule: Correlation, of: Sequence[Match], _all: Sequence[Match]) -> lis
     """The same on one unit, `at_least` times within the window."""
     out: list[Match] = []
     for unit, some in _units(rule, of).items():
+        events = _events(rule, some)
         first = 0
         seen = 0
-        for match in some:
-            seen += match.count
-            while some[first] is not match and not _near(rule, some[first], match):
-                seen -= some[first].count
+        for match, count in events:
+            seen += count
+            while events[first][0] is not match and not _near(rule, events[first][0], match):
+                seen -= events[first][1]
                 first += 1
             if seen >= rule.at_least:
                 out.append(_made(rule, match, unit, seen))
                 break
+    return out
+
+
+def _events(rule: Correlation, matches: Sequence[Match]) -> list[tuple[Match, int]]:
+    """Matches and how often each counts: one fault may print many lines at once, which `apart_s` makes one event."""
+    if not rule.apart_s:
+        return [(m, m.count) for m in matches]
+    out: list[tuple[Match, int]] = []
+    for match in matches:
+        at, before = match.place.time_s, out[-1][0].place.time_s if out else None
+        if at is None or before is None or at - before >= rule.apart_s:
+            out.append((match, 1))
     return out
 
 

@@ -180,7 +180,7 @@ class Correlation:
     """A document over several matches of one attempt (see `attribution.signatures.correlation`).
 
     `of` and `then` hold signature ids or classes (``comm.*`` allowed); `fields` the values that a match of `of` must
-    have captured; `unit` is what is counted or kept apart.
+    have captured; `unit` is what is counted or kept apart; matches closer than `apart_s` count as one event.
     """
 
     id: str
@@ -193,6 +193,7 @@ class Correlation:
     unit: str = "attempt"  # gpu node rank file attempt
     at_least: int = 1
     within_s: float | None = None
+    apart_s: float = 0.0
     role: Role = Role.ROOT
     specificity: int = 70
     limits: str = ""

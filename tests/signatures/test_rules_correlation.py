@@ -51,6 +51,14 @@ def test_folded_repetitions_count(xid_folder: Folder) -> None:
     assert len(correlate(rules(xid_folder, COUNT), [xid("31", "0:38", 5.0, count=7)])) == 1
 
 
+def test_lines_of_one_fault_are_one_event(xid_folder: Folder) -> None:
+    apart = rules(xid_folder, COUNT + "\napart_s: 60")
+    burst = [xid("13", "0:38", t / 10) for t in range(40)]
+    assert correlate(apart, burst) == []
+    again = [*burst, xid("13", "0:38", 700.0), xid("13", "0:38", 700.1), xid("13", "0:38", 1500.0)]
+    assert [m.place.time_s for m in correlate(apart, again)] == [1500.0]
+
+
 def test_the_same_on_many_gpus_is_the_program(xid_folder: Folder) -> None:
     many = rules(xid_folder, "kind: units\nof: [kernel.xid.event]\nunit: gpu\nat_least: 4\nwithin_s: 60")
     found = correlate(many, [xid("31", f"0:{i}", float(i)) for i in range(6)])
