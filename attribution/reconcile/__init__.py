@@ -5,7 +5,7 @@ Advice stands. docs/explanation/reconcile.md tells the rules and why they are so
 """
 
 from attribution.reconcile.ledger import Ledger, read_ledger
-from attribution.reconcile.plan import plan
+from attribution.reconcile.planning import plan
 from attribution.reconcile.terms import Event, LedgerEntry, Limits, Mode, Reason, Verdict
 from attribution.reconcile.tick import Reconciler, Round
 

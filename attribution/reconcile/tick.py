@@ -14,7 +14,7 @@ from typing import Protocol
 from attribution.model import Advice, AttemptKey, Disposition, SchedulerError
 from attribution.reconcile import evidence
 from attribution.reconcile.history import DECLINED
-from attribution.reconcile.plan import foresee, plan
+from attribution.reconcile.planning import foresee, plan
 from attribution.reconcile.terms import Event, LedgerEntry, Limits, Mode, Reason, Verdict
 from attribution.schedulers.base import Actor, Job, Observer, Reply, ReplyKind, Step, StepKind, StepRecord, World
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from attribution.model import Action, Advice, AttemptKey, Disposition, Exclusion, Status
 from attribution.reconcile import Event, LedgerEntry, Limits, Reason, Reconciler, Round
 from attribution.reconcile.evidence import Saved
-from attribution.reconcile.plan import RESTARTABLE
+from attribution.reconcile.planning import RESTARTABLE
 from attribution.schedulers.base import Job, Node, Reply, ReplyKind, Stamp, Step, StepKind, StepRecord, World
 from attribution.schedulers.fake import ENDED, FakeJob, FakeScheduler, FakeSlurm
 
@@ -31,7 +31,7 @@ CHAOS_ROUNDS, CALM_ROUNDS = 14, 60
 FATES = ("FAILED", "FAILED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "COMPLETED")
 
 
-class Wrong(AssertionError):
+class Wrong(AssertionError):  # noqa: N818
     """An invariant does not hold."""
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from attribution.reconcile import plan, tick  # noqa: E402
+from attribution.reconcile import planning, tick  # noqa: E402
 from attribution.schedulers.base import Hold  # noqa: E402
 from tests.sim import simulation  # noqa: E402
 from tests.sim.simulation import Wrong, run  # noqa: E402
@@ -40,32 +40,46 @@ def _careless_look(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _blind_to_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "identify", lambda case: None)
+    monkeypatch.setattr(planning, "identify", lambda case: None)
 
 
 def _blind_to_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = plan.locate
+    real = planning.locate
 
-    def locate(case: plan.Case) -> plan.Case:
+    def locate(case: planning.Case) -> planning.Case:
         found = real(case)
         if found.job is not None and found.job.hold is Hold.PERSON:
             return replace(found, job=replace(found.job, hold=Hold.REQUEUE, priority=1))
         return found
 
-    monkeypatch.setattr(plan, "locate", locate)
+    monkeypatch.setattr(planning, "locate", locate)
 
 
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "LIMITS", replace(simulation.LIMITS, settle_s=0.0))
 
 
-def _trusting_old_views(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "RESTARTABLE", plan.RESTARTABLE | {"COMPLETED", "CANCELLED"})
+def _reviving(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = planning.locate
+
+    def locate(case: planning.Case) -> planning.Case:
+        found = real(case)
+        if found.job is not None and found.job.state in ("COMPLETED", "CANCELLED"):
+            return replace(found, job=replace(found.job, state="FAILED"))
+        return found
+
+    def look(self: tick.Reconciler, step: object) -> str:
+        real_look(self, step)  # type: ignore[arg-type]
+        return ""
+
+    real_look = tick.Reconciler._second_look
+    monkeypatch.setattr(planning, "locate", locate)
+    monkeypatch.setattr(tick.Reconciler, "_second_look", look)
 
 
 @pytest.mark.parametrize(
     "damage",
-    [_careless_look, _blind_to_attempts, _blind_to_holds, _hasty, _trusting_old_views],
+    [_careless_look, _blind_to_attempts, _blind_to_holds, _hasty, _reviving],
     ids=lambda f: f.__name__,
 )
 def test_the_judge_notices(damage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:

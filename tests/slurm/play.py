@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from demo.lab import Lab, wait_until
-
 from attribution.model import Action, Advice, AttemptKey, Disposition, Exclusion, Status
 from attribution.reconcile import Ledger, Limits, Reconciler, Round, Verdict
 from attribution.schedulers.base import Job
 from attribution.schedulers.runner import CommandRunner, ReadRunner
 from attribution.schedulers.slurm import SlurmActor, SlurmObserver, commands_of
+from demo.lab import Lab, wait_until
 
 LIMITS = Limits(require_opt_in=False, settle_s=0.5, backoff_s=0.2, max_exclude_share=0.5)
 

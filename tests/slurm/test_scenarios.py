@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from demo.lab import USERS, Lab, wait_until
 from play import LIMITS, Play, advise
 
 from attribution.model import Action, Disposition, Exclusion
 from attribution.reconcile import Limits, Mode, Reason, read_ledger
 from attribution.reconcile.terms import Event
+from demo.lab import USERS, Lab, wait_until
 
 pytestmark = pytest.mark.slurm
 
