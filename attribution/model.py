@@ -177,12 +177,14 @@ class Place:
 class Line:
     """One segment of a log line (``\\r`` splits lines into segments), prefixes and ANSI codes taken off.
 
-    `text` is the message as signatures see it; `raw` is the segment as printed (decoded, bounded).
+    `text` is the message as signatures see it; `raw` is the segment as printed (decoded, bounded). `count` is above 1
+    where the log itself folded repetitions (Ray's ``[repeated 5x across cluster]``).
     """
 
     place: Place
     text: str
     raw: str
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

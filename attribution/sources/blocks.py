@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 from attribution.sources.streams import (
     HEAD_BYTES,
-    Damaged,
+    DamagedError,
     Decompressed,
     Peeked,
     Readable,
@@ -126,7 +126,7 @@ def blocks_of(
 def _read(stream: Readable, into: memoryview, report: ReadReport, name: str) -> int:
     try:
         return stream.readinto(into) or 0
-    except (Damaged, OSError, ValueError) as error:
+    except (DamagedError, OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         report.problems.append(f"{name}: read up to byte {report.bytes_read}, then: {why}")
         return 0
@@ -171,7 +171,7 @@ def _from_stream(raw: IO[bytes], report: ReadReport, name: str, block_bytes: int
     try:
         peeked = Peeked(raw)
         stream = _opened(peeked, peeked.head, report, name)
-    except (OSError, ValueError, Damaged) as error:
+    except (OSError, ValueError, DamagedError) as error:
         report.problems.append(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}")
         return
     yield from blocks_of(stream, report, name=name, block_bytes=block_bytes)
@@ -205,12 +205,12 @@ def _from_file(
         compression = compression_of(head)
         if compression is not None and start > 0:
             return
-        stream: Readable = raw if start > 0 else _opened(raw, head, report, name)  # type: ignore[assignment]
+        stream: Readable = raw if start > 0 else _opened(raw, head, report, name)  # type: ignore[arg-type,assignment]
         offset = 0
         if compression is None and (start > 0 or stop is not None) and not isinstance(stream, _Nothing):
             window = Window(raw, start, stop)
             stream, offset = window, window.start
-    except (OSError, ValueError, Damaged) as error:
+    except (OSError, ValueError, DamagedError) as error:
         report.problems.append(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}")
         return
     yield from blocks_of(stream, report, name=name, block_bytes=block_bytes, offset=offset)

@@ -1,4 +1,4 @@
-"""Compressed and plain bytes behind one `readinto`: what kind of file this is, and how to read it to the last good byte.
+"""Compressed and plain bytes behind one `readinto`: what a file is, and how to read it to the last good byte.
 
 The kind is told by a file's first bytes, never by its name. Decompressors run in small steps, so that a damaged or
 cut-off file yields what lies before the damage, and a hostile one cannot ask for more memory than a step.
@@ -55,7 +55,7 @@ class Readable(Protocol):
         ...
 
 
-class Damaged(Exception):
+class DamagedError(Exception):
     """A stream ended before its end. Everything before it was handed out already."""
 
 
@@ -147,7 +147,7 @@ class _Zst:
         return self._inner.decompress(piece) if piece else b""
 
 
-def _factory(compression: str) -> tuple[Callable[[], Any], tuple[type[BaseException], ...]]:
+def _factory(compression: str) -> tuple[Callable[[], Any], tuple[Any, ...]]:
     """A maker of decompressors, and the exceptions by which they say that their input is damaged."""
     if compression == "zst":
         import zstandard
@@ -186,7 +186,7 @@ class Decompressed:
         """Fill `buffer`, unless the end comes first.
 
         Raises:
-            Damaged: the stream is damaged or cut off, and all bytes before that were handed out.
+            DamagedError: the stream is damaged or cut off, and all bytes before that were handed out.
         """
         filled = 0
         while filled < len(buffer):
@@ -200,7 +200,7 @@ class Decompressed:
             filled += n
         if not filled and self._damaged:
             reason, self._damaged = self._damaged, None
-            raise Damaged(reason)
+            raise DamagedError(reason)
         return filled
 
     def _read(self) -> bytes:
@@ -226,7 +226,7 @@ class Decompressed:
             if not self._input and member.needs_input and not (more := self._read()):
                 self._stop(f"the {self._kind} stream is cut off")
                 break
-            elif not self._input and member.needs_input:
+            if not self._input and member.needs_input:
                 self._input = more
             data, self._input = self._input, b""
             try:
@@ -333,7 +333,7 @@ def open_raw(path: str) -> IO[bytes]:
             return fsspec.open(path, "rb").open()  # type: ignore[no-any-return]
         except (ImportError, ValueError) as error:
             raise OSError(str(error)) from error
-    return open(path, "rb", buffering=0)  # noqa: SIM115, PTH123 - handed to the caller, who closes it
+    return open(path, "rb", buffering=0)  # noqa: PTH123 - handed to the caller, who closes it
 
 
 def head_of(path: str) -> tuple[str | None, bytes]:
@@ -353,7 +353,7 @@ def head_of(path: str) -> tuple[str | None, bytes]:
             buffer = memoryview(bytearray(HEAD_BYTES))
             try:
                 n = Decompressed(raw, compression).readinto(buffer) or 0
-            except Damaged:
+            except DamagedError:
                 # Reported where the file is read.
                 n = 0
             return compression, bytes(buffer[:n])
