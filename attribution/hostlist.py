@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from attribution.model import SchedulerError
 
@@ -58,7 +59,8 @@ def _expand_part(part: str, limit: int) -> Iterator[str]:
         yield part
         return
     ranges, _, tail = rest.partition("]")
-    tails = tuple(_expand_part(f"x{tail}", limit)) if "[" in tail else (f"x{tail}",)
+    # one more than allowed is enough to be refused by the caller; several brackets multiply
+    tails = tuple(islice(_expand_part(f"x{tail}", limit), limit + 1)) if "[" in tail else (f"x{tail}",)
     for piece in ranges.split(","):
         found = _RANGE.match(piece)
         if not found:

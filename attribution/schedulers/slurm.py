@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from attribution.hostlist import NODE_NAME, expand
 from attribution.model import SchedulerError
 from attribution.schedulers.base import (
     OWN_PREFIX,
@@ -24,7 +25,6 @@ from attribution.schedulers.base import (
     StepRecord,
     World,
 )
-from attribution.schedulers.hostlist import NODE_NAME, expand
 from attribution.schedulers.runner import Answer, CommandRunner, ReadRunner, printable
 from attribution.schedulers.slurm_json import documents, hold_of, job_of, node_of
 

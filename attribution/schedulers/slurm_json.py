@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
+from attribution.hostlist import NODE_NAME, expand
 from attribution.model import SchedulerError
 from attribution.schedulers.base import Hold, Job, Node
-from attribution.schedulers.hostlist import NODE_NAME, expand
 
 _FLAG_STATES = frozenset(
     {
