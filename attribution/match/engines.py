@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from attribution.match.plain import PlainEngine
 from attribution.model import RuleError
 from attribution.resources import read_cache, write_cache
 from attribution.signatures.generate import texts
@@ -45,6 +44,8 @@ def make(engine: str, expressions: tuple[Relaxed, ...]) -> Engine:
         except ImportError as error:
             if engine == "hyperscan":
                 raise RuleError("hyperscan is not installed", mend="pip install hyperscan") from error
+    from attribution.match.plain import PlainEngine  # numpy is loaded only where it is needed
+
     return PlainEngine(expressions)
 
 
