@@ -102,9 +102,7 @@ class Analyzer:
         for file in job.files:
             scans.append(self._scanner.scan(file, on_bytes))
         results = []
-        evidences = assemble(
-            job, scans, accounting=self._accounting, kernel=self._kernel, cluster=self.options.cluster
-        )
+        evidences = assemble(job, scans, accounting=self._accounting, kernel=self._kernel, cluster=self.options.cluster)
         for i, evidence in enumerate(evidences):
             last = i == len(evidences) - 1
             shapes = tuple(s.shapes for scan in scans for s in scan.segments[-1:] if s.shapes) if last else ()
@@ -124,9 +122,7 @@ class Analyzer:
         return Result(evidence=evidence, verdict=verdict, advice=advice, shapes=shapes)
 
 
-def analyze(
-    paths: Sequence[str], options: Options | None = None, *, stdin: BinaryIO | None = None
-) -> Iterator[Result]:
+def analyze(paths: Sequence[str], options: Options | None = None, *, stdin: BinaryIO | None = None) -> Iterator[Result]:
     """Diagnose every attempt found below `paths`, in a fixed order, in this process.
 
     Raises:
@@ -135,9 +131,7 @@ def analyze(
     """
     options = options or Options()
     analyzer = Analyzer(options)
-    found = discover(
-        paths, patterns=options.patterns, each=options.each, kernel_logs=options.kernel_logs, stdin=stdin
-    )
+    found = discover(paths, patterns=options.patterns, each=options.each, kernel_logs=options.kernel_logs, stdin=stdin)
     analyzer.read_kernel_logs(found)
     for job in found.groups:
         yield from analyzer.job(job)

@@ -42,7 +42,9 @@ def assemble(
         restart = identity.restart if identity.restart is not None else restarts.get(job_id, 0)
         restarts[job_id] = restart + 1
         record = _record(accounting, job_id, restart)
-        out.append(_evidence(job, parts, identity, record, restart=restart, job_id=job_id, cluster=cluster, scans=scans))
+        out.append(
+            _evidence(job, parts, identity, record, restart=restart, job_id=job_id, cluster=cluster, scans=scans)
+        )
     return tuple(_join_kernel(e, kernel) for e in out)
 
 

@@ -15,7 +15,11 @@ from attribution.model import RuleError
 
 def class_matches(pattern: str, failure_class: str) -> bool:
     """True where `pattern` (``family.cause``, ``family.*`` or ``*``) covers `failure_class`."""
-    return pattern == "*" or pattern == failure_class or (pattern.endswith(".*") and failure_class.startswith(pattern[:-1]))
+    return (
+        pattern == "*"
+        or pattern == failure_class
+        or (pattern.endswith(".*") and failure_class.startswith(pattern[:-1]))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,9 @@ def load(folders: Sequence[Path]) -> Causality:
             raise RuleError(f"not readable as YAML: {error}", where=str(path)) from error
         if not isinstance(raw, dict):
             raise RuleError("expected a mapping with explains and symptoms", where=str(path))
-        explanations = [_entry(e, f"{path}: explains[{i}]") for i, e in enumerate(raw.get("explains", []))] + explanations
+        explanations = [
+            _entry(e, f"{path}: explains[{i}]") for i, e in enumerate(raw.get("explains", []))
+        ] + explanations
         symptoms.extend(str(s) for s in raw.get("symptoms", []))
     return Causality(explanations=tuple(explanations), symptoms=tuple(symptoms), digest=digest.hexdigest())
 

@@ -196,7 +196,15 @@ def handled_exceptions(matches: Sequence[Match]) -> frozenset[int]:
     return frozenset(out)
 
 
-_MISSES = ("KeyError", "AttributeError", "StopIteration", "IndexError", "ModuleNotFoundError", "ImportError", "ValueError")
+_MISSES = (
+    "KeyError",
+    "AttributeError",
+    "StopIteration",
+    "IndexError",
+    "ModuleNotFoundError",
+    "ImportError",
+    "ValueError",
+)
 
 
 def _ordinary_miss(match: Match) -> bool:
@@ -323,6 +331,4 @@ def _recovered(matches: Sequence[Match]) -> list[Episode]:
                 break
         else:
             groups.append([m])
-    return [
-        Episode(initiating=tuple(g), recovered=True, because=("training went on behind it",)) for g in groups[:50]
-    ]
+    return [Episode(initiating=tuple(g), recovered=True, because=("training went on behind it",)) for g in groups[:50]]

@@ -223,7 +223,9 @@ class Bin:
     observed: float
 
 
-def reliability(pairs: Sequence[tuple[float, bool]], edges: Sequence[float] = (0, 0.4, 0.6, 0.75, 0.9, 1.0)) -> list[Bin]:
+def reliability(
+    pairs: Sequence[tuple[float, bool]], edges: Sequence[float] = (0, 0.4, 0.6, 0.75, 0.9, 1.0)
+) -> list[Bin]:
     """Reliability table of (confidence, right) pairs over the given bin edges; empty bins are left out."""
     out = []
     for low, high in zip(edges, edges[1:], strict=False):
@@ -231,7 +233,13 @@ def reliability(pairs: Sequence[tuple[float, bool]], edges: Sequence[float] = (0
         if inside:
             n = len(inside)
             out.append(
-                Bin(low=low, high=high, n=n, predicted=sum(c for c, _ in inside) / n, observed=sum(ok for _, ok in inside) / n)
+                Bin(
+                    low=low,
+                    high=high,
+                    n=n,
+                    predicted=sum(c for c, _ in inside) / n,
+                    observed=sum(ok for _, ok in inside) / n,
+                )
             )
     return out
 
@@ -259,6 +267,8 @@ def as_plain(score: Score) -> dict[str, Any]:
         "by_source": {k: v for k, v in sorted(score.by_source.items())},
         "confusion": [[a, b, n] for (a, b), n in sorted(score.confusion.items(), key=lambda x: (-x[1], x[0]))],
         "calibration_error": round(expected_calibration_error(score.calibration), 4),
-        "reliability": [[b.low, b.high, b.n, round(b.predicted, 3), round(b.observed, 3)] for b in reliability(score.calibration)],
+        "reliability": [
+            [b.low, b.high, b.n, round(b.predicted, 3), round(b.observed, 3)] for b in reliability(score.calibration)
+        ],
         "misses": [[m.case, m.field, m.got, m.gold] for m in score.misses],
     }

@@ -418,6 +418,7 @@ class Diagnosis:
     signals: tuple[str, ...] = ()
     fingerprint: str | None = None
     entity: str | None = None
+    fix: str = ""  # one sentence for the operator, from the root's signature
     progress: Progress = field(default_factory=Progress)
     decided_by: str = "rules"  # rules | classifier | accounting | detector | order
     digests: Digests = field(default_factory=lambda: Digests(rules="", engine=""))

@@ -16,7 +16,9 @@ from attribution.model import Match, Progress, ProgressPoint
 EDGE_POINTS = 256
 MIDDLE_POINTS = 512
 
-_NUMBER = re.compile(r"[-+]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?)", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[-+]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?)", re.ASCII | re.IGNORECASE
+)
 _SUFFIX = {"k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "G": 1e9, "T": 1e12}
 
 

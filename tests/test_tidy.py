@@ -12,19 +12,29 @@ import pytest
 MOST_FILE_LINES = 500
 MOST_FUNCTION_LINES = 70
 #: Nothing committed may name a package host or the path of somebody's machine.
-FORBIDDEN = re.compile(r"pyp" r"i\.org|pythonhos" r"ted|deb\.deb" r"ian|registry\.np" r"mjs|/wo" r"rk/(?:main|shared|\.library)")
+FORBIDDEN = re.compile(
+    r"pyp" r"i\.org|pythonhos" r"ted|deb\.deb" r"ian|registry\.np" r"mjs|/wo" r"rk/(?:main|shared|\.library)"
+)
 
 
 def tracked(root: Path, *suffixes: str) -> list[Path]:
     """Files that git tracks, or would track."""
     out = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split("\n")
     return [root / f for f in out if f and (not suffixes or f.endswith(suffixes)) and (root / f).is_file()]
 
 
 def test_files_stay_short(root: Path) -> None:
-    long = {f"{p.relative_to(root)}": n for p in tracked(root, ".py") if (n := len(p.read_text().splitlines())) > MOST_FILE_LINES}
+    long = {
+        f"{p.relative_to(root)}": n
+        for p in tracked(root, ".py")
+        if (n := len(p.read_text().splitlines())) > MOST_FILE_LINES
+    }
     assert not long, f"over {MOST_FILE_LINES} lines, each wants to be two: {long}"
 
 

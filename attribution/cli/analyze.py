@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 Paths = Annotated[list[str], typer.Argument(help="Files, folders, globs, or - for standard input.", metavar="PATH...")]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="Folder of the store.  [default: recovery-store]", envvar="RECOVERY_STORE")
+    Path | None,
+    typer.Option("--store", help="Folder of the store.  [default: recovery-store]", envvar="RECOVERY_STORE"),
 ]
 RulesOption = Annotated[
     list[Path] | None, typer.Option("--rules", help="Overlay folder with site rules; may be given again.")
@@ -28,11 +29,15 @@ def analyze(
     format_: Annotated[
         str, typer.Option("--format", "-f", help="rich, json, jsonl, csv or parquet (the last two want --output).")
     ] = "auto",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of standard output.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write here instead of standard output.")
+    ] = None,
     pattern: Annotated[
         list[str] | None, typer.Option("--pattern", help="File names, as in '{job}_{rank}.log'; may be given again.")
     ] = None,
-    each: Annotated[bool, typer.Option("--each", help="Every PATH is a job of its own, whatever its content says.")] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="Every PATH is a job of its own, whatever its content says.")
+    ] = False,
     sacct: Annotated[
         list[str] | None, typer.Option("--sacct", help="Accounting export: sacct --json, or sacct -P with header.")
     ] = None,
@@ -41,14 +46,18 @@ def analyze(
     ] = None,
     rules: RulesOption = None,
     policy: Annotated[Path | None, typer.Option("--policy", help="Policy document instead of the default one.")] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", help="Name of the cluster, part of every attempt's key.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="Name of the cluster, part of every attempt's key.")
+    ] = None,
     engine: Annotated[str, typer.Option("--engine", help="auto, hyperscan or python (same matches, slower).")] = "auto",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=0, help="Processes; 0 takes one per core.")] = 0,
     mine: Annotated[bool, typer.Option("--mine/--no-mine", help="Cluster lines into templates.")] = True,
     reanalyze: Annotated[
         bool, typer.Option("--reanalyze", help="Analyse unchanged inputs again; the old results stay as history.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes on standard error.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress bar and no notes on standard error.")
+    ] = False,
 ) -> None:
     """Diagnose every attempt found in PATH: what happened, where, how sure, what next."""
     import time

@@ -17,7 +17,9 @@ def evaluate(
         Path | None, typer.Option("--predictions", help="Documents to score instead of analysing the logs now.")
     ] = None,
     against: Annotated[Path | None, typer.Option("--against", help="Other predictions to compare with.")] = None,
-    only: Annotated[list[str] | None, typer.Option("--only", help="FIELD=VALUE of the labels; may be given again.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="FIELD=VALUE of the labels; may be given again.")
+    ] = None,
     misses: Annotated[bool, typer.Option("--misses", help="List every field that is not as labelled.")] = False,
     format_: Annotated[str, typer.Option("--format", "-f", help="rich or json.")] = "rich",
     rules: Annotated[list[Path] | None, typer.Option("--rules", help="Overlay folder with site rules.")] = None,
@@ -90,9 +92,14 @@ def _print(score: Score, other: Score | None, misses: bool) -> None:
     console.print(f"class by labelled family: {families}", highlight=False)
     statuses = ", ".join(f"{k} {a}/{b}" for k, (a, b) in sorted(score.by_status.items()))
     console.print(f"class by status: {statuses}", highlight=False)
-    console.print(f"calibration error {expected_calibration_error(score.calibration):.3f}; by confidence:", highlight=False)
+    console.print(
+        f"calibration error {expected_calibration_error(score.calibration):.3f}; by confidence:", highlight=False
+    )
     for b in reliability(score.calibration):
-        console.print(f"  {b.low:.2f}-{b.high:.2f}  n={b.n:<4} predicted {b.predicted:.2f}  observed {b.observed:.2f}", highlight=False)
+        console.print(
+            f"  {b.low:.2f}-{b.high:.2f}  n={b.n:<4} predicted {b.predicted:.2f}  observed {b.observed:.2f}",
+            highlight=False,
+        )
     if misses:
         for (gold, got), n in sorted(score.confusion.items(), key=lambda x: (-x[1], x[0])):
             console.print(f"  confused {n}x: {gold} -> {got or '(none)'}", highlight=False)

@@ -144,7 +144,12 @@ class Writer:
         import polars as pl
 
         if self._output.path is not None:
-            numbers = {"restart": pl.Int64, "root_line": pl.Int64, "last_step": pl.Int64, "last_checkpoint_step": pl.Int64}
+            numbers = {
+                "restart": pl.Int64,
+                "root_line": pl.Int64,
+                "last_step": pl.Int64,
+                "last_checkpoint_step": pl.Int64,
+            }
             schema = {c: numbers.get(c, pl.Float64 if c == "confidence" else pl.String) for c in COLUMNS}
             pl.DataFrame(self._rows, schema=schema).write_parquet(self._output.path)
 

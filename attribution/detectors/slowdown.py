@@ -48,9 +48,7 @@ def change_point(times: list[float]) -> int | None:
 def detect(evidence: Evidence) -> tuple[Finding, ...]:
     """One finding where steps became and stayed slower; without per-rank numbers it never names a rank."""
     main = evidence.progress.dialect
-    points = [
-        p for p in evidence.progress.points if p.dialect == main and p.phase == "train" and p.step is not None
-    ]
+    points = [p for p in evidence.progress.points if p.dialect == main and p.phase == "train" and p.step is not None]
     timed = step_times(points)[1:]  # the first step pays for start-up
     if len(timed) < FEWEST_POINTS:
         return ()

@@ -87,6 +87,7 @@ def diagnose(evidence: Evidence, rules: RuleSet, causality: Causality, digests: 
         signals=_signals(seen, findings, ending),
         fingerprint=fingerprint(root) if root is not None and lead is not None else None,
         entity=entity(root) if root is not None and lead is not None else None,
+        fix=_fix(root, rules) if lead is not None else "",
         progress=evidence.progress,
         decided_by=ending.decided_by,
         digests=digests,
@@ -123,6 +124,11 @@ def _lead(ending: Ending, episodes: Sequence[Episode]) -> Episode | None:
     if ending.decided_by == "detector" and ending.match is not None:
         return Episode(initiating=(ending.match,), because=ending.because)
     return None
+
+
+def _fix(root: Match | None, rules: RuleSet) -> str:
+    signature = rules.by_id.get(root.signature) if root is not None else None
+    return signature.fix if signature is not None else ""
 
 
 def _domain(failure_class: str | None, rules: RuleSet) -> Domain:

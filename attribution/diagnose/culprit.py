@@ -13,8 +13,15 @@ from attribution.model import Culprit, Episode, Evidence, Match
 from attribution.progress import whole
 
 #: Classes in which the rank that speaks is a victim: the culprit is one that does not speak.
-_WAITING = ("comm.collective_timeout", "comm.peer_lost", "hang.no_progress", "hang.heartbeat_lost", "hang.deadlock",
-            "comm.store_unreachable", "comm.rendezvous_failed")
+_WAITING = (
+    "comm.collective_timeout",
+    "comm.peer_lost",
+    "hang.no_progress",
+    "hang.heartbeat_lost",
+    "hang.deadlock",
+    "comm.store_unreachable",
+    "comm.rendezvous_failed",
+)
 #: Classes of which a whole run is the subject: nobody is singled out by them.
 _NOBODY = ("scheduler.", "healthy.", "straggler.slowdown")
 #: Most culprits ever named.

@@ -48,7 +48,9 @@ def of_class(failure_class: str) -> Outcome:
 
 def _reached_total(evidence: Evidence) -> bool:
     p = evidence.progress
-    return p.last_step is not None and p.total_steps is not None and p.total_steps > 1 and p.last_step >= p.total_steps - 1
+    return (
+        p.last_step is not None and p.total_steps is not None and p.total_steps > 1 and p.last_step >= p.total_steps - 1
+    )
 
 
 def _finished_anyway(done: Match, lead: Episode, evidence: Evidence, causality: Causality) -> bool:

@@ -1,0 +1,1 @@
+"""What people and programs are shown: console, JSON documents, HTML, metrics."""
