@@ -115,7 +115,11 @@ def _hosts(value: Any) -> tuple[str, ...]:
 
 def _gpus(tres: Any) -> int | None:
     rows = (tres or {}).get("allocated") or (tres or {}).get("requested") or [] if isinstance(tres, dict) else []
-    counts = [_number(r.get("count")) or 0 for r in rows if isinstance(r, dict) and r.get("type") == "gres" and r.get("name") == "gpu"]
+    counts = [
+        _number(r.get("count")) or 0
+        for r in rows
+        if isinstance(r, dict) and r.get("type") == "gres" and r.get("name") == "gpu"
+    ]
     return max(counts) if counts else None
 
 
@@ -197,7 +201,9 @@ def _moment(text: str | None) -> float | None:
 def _from_text(text: str, name: str) -> tuple[AccountingRecord, ...]:
     lines = text.splitlines()
     if not lines or "|" not in lines[0] or "jobid" not in lines[0].lower():
-        raise SourceError("neither JSON nor parsable text", where=name, mend="export it with sacct --json, or sacct -P with header")
+        raise SourceError(
+            "neither JSON nor parsable text", where=name, mend="export it with sacct --json, or sacct -P with header"
+        )
     rows = csv.reader(io.StringIO(text), delimiter="|", quoting=csv.QUOTE_NONE)
     header = [h.strip().lower() for h in next(rows)]
     out: list[AccountingRecord] = []
@@ -209,7 +215,11 @@ def _from_text(text: str, name: str) -> tuple[AccountingRecord, ...]:
             continue
         if "." in job:
             code, signal = _exit_text(row.get("exitcode"))
-            steps.append(StepRecord(id=job, state=row.get("state"), exit_code=code, signal=signal, nodes=_hosts(row.get("nodelist"))))
+            steps.append(
+                StepRecord(
+                    id=job, state=row.get("state"), exit_code=code, signal=signal, nodes=_hosts(row.get("nodelist"))
+                )
+            )
             if out:
                 out[-1] = _with_steps(out[-1], steps)
             continue

@@ -1,7 +1,7 @@
 """Paths -> jobs: which files there are, and which of them belong together.
 
-Names decide here, content decides later (`attribution.sources.identity`, `attribution.attempts`). A folder whose files are
-named after ranks or nodes is one job; a folder of other files is many.
+Names decide here, content decides later (`attribution.sources.identity`, `attribution.attempts`). A folder whose files
+are named after ranks or nodes is one job; a folder of other files is many.
 """
 
 from __future__ import annotations
@@ -13,41 +13,43 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import BinaryIO
 
-from attribution.model import ConfigError, Source
+from attribution.model import Source
+from attribution.sources.names import (
+    FileHints,
+    base_of,
+    compile_pattern,
+    hints_of,
+    is_companion,
+    is_kernel_log,
+    job_folder_of,
+    kernel_hints,
+    stem_of,
+    suffix_of,
+)
 from attribution.sources.streams import head_of, why_binary
 
-#: Suffixes that are no logs; the content of others decides.
+__all__ = ["Discovery", "FileHints", "JobFiles", "Problem", "SourceFile", "discover", "group"]
+
+#: Suffixes that are no logs, whatever is in them; of other files the content decides.
 _SKIP = (
-    ".pt", ".pth", ".safetensors", ".bin", ".npy", ".npz", ".png", ".jpg", ".pdf", ".pyc", ".so", ".parquet", ".arrow",
-    ".tar", ".zip", ".whl", ".h5", ".ckpt", ".pkl", ".distcp",
+    ".pt", ".pth", ".safetensors", ".bin", ".npy", ".npz", ".png", ".jpg", ".jpeg", ".gif", ".pdf", ".pyc", ".so", ".o",
+    ".a", ".parquet", ".arrow", ".tar", ".tgz", ".zip", ".whl", ".h5", ".hdf5", ".ckpt", ".pkl", ".distcp", ".onnx",
+    ".gguf", ".db", ".sqlite", ".duckdb", ".idx", ".mp4", ".wav",
 )  # fmt: skip
-_SKIP_DIRS = (".git", "__pycache__", "node_modules", "recovery-store")
-_COMPRESSED = re.compile(r"\.(?:gz|zst|xz|bz2)$")
-_TEXT_SUFFIX = re.compile(r"\.(?:log|out|err|txt|stdout|stderr|jsonl?|output|error)$", re.IGNORECASE)
-_ID = r"(?P<job>\d{1,12})(?:_(?P<array>\d{1,9}))?"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileHints:
-    """What a file's name says."""
-
-    job_id: str | None = None
-    array: int | None = None
-    name: str | None = None
-    rank: int | None = None
-    local_rank: int | None = None
-    task: int | None = None
-    node: str | None = None
-    step: str | None = None
-    restart: int | None = None
+_SKIP_FOLDERS = frozenset((".git", "__pycache__", "node_modules", "recovery-store", ".venv", ".snapshot"))
+#: Suffixes by which one job's output and errors go to two files.
+_PAIR = frozenset((".out", ".err", ".stdout", ".stderr", ".output", ".error", ".o", ".e"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One log. `display` is the path as the user gave it; `default_year` dates stamps without a year."""
+    """One log.
+
+    `path` is what is opened (``-`` for standard input), `display` what people see; `default_year` dates stamps without
+    a year; `size_bytes` is that on disk, 0 for a stream; `compression` is gz, zst, xz, bz2 or None.
+    """
 
     path: str
     display: str
@@ -80,10 +82,11 @@ class JobFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A path that was left out, and why."""
+    """A path that was left out, or is odd, and why. `lost` is False where nothing of a log was lost."""
 
     path: str
     what: str
+    lost: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,97 +98,6 @@ class Discovery:
     problems: tuple[Problem, ...] = ()
 
 
-# Names of files, most telling first. Each is matched against the name without compression and text suffixes.
-_NAMES: tuple[re.Pattern[str], ...] = tuple(
-    re.compile(p, re.IGNORECASE)
-    for p in (
-        rf"^slurm-{_ID}(?:[._-](?P<node>[a-z][\w-]*\d))?(?:[._-]t?(?P<task>\d{{1,6}}))?$",
-        rf"^(?P<name>[\w.+-]*?[A-Za-z])[-_.]{_ID}(?:[-_.](?P<node>[a-z][a-z-]*\d+))(?:[-_.](?P<task>\d{{1,6}}))?$",
-        rf"^(?P<name>[\w.+-]*?[A-Za-z])[-_.](?P<job>\d{{4,12}})(?:_(?P<array>\d{{1,9}}))?$",
-        r"^(?P<job>\d{5,12})(?:_(?P<array>\d{1,9}))?$",
-    )
-)
-_RANK = re.compile(r"^(?:.*?[-_.])?(?:global_)?rank[-_]?(?P<rank>\d{1,7})$", re.IGNORECASE)
-_TASK = re.compile(r"^(?:.*?[-_.])?(?:task|proc|worker|process)[-_]?(?P<task>\d{1,7})$", re.IGNORECASE)
-_NODE = re.compile(r"^(?P<node>(?:gpu|node|nid|cn|host|dgx|compute|worker|n|hpc|nvl|c|r)[\w-]*?\d[\w-]*)$", re.IGNORECASE)
-_KERNEL = re.compile(r"^(?:dmesg|kern(?:el)?|journal|messages|syslog)\b|[._-](?:dmesg|kern(?:el)?|journal)$", re.IGNORECASE)
-
-
-def stem_of(name: str) -> str:
-    """A file's name without compression and text suffixes: ``slurm-42.out.gz`` -> ``slurm-42``."""
-    name = _COMPRESSED.sub("", name)
-    return _TEXT_SUFFIX.sub("", name)
-
-
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A user's ``{job}_{rank}.log`` as a regular expression over the file's name.
-
-    Raises:
-        ConfigError: an unknown name in braces.
-    """
-    kinds = {
-        "job": r"\d+", "array": r"\d+", "task": r"\d+", "rank": r"\d+", "step": r"\w+", "restart": r"\d+",
-        "node": r"[\w.-]+?", "name": r".+?",
-    }  # fmt: skip
-    out, at = [], 0
-    for found in re.finditer(r"\{(\w+)\}", pattern):
-        name = found.group(1)
-        if name not in kinds:
-            raise ConfigError(f"unknown field {{{name}}}", where=f"--pattern {pattern}", mend="use " + ", ".join(kinds))
-        out.append(re.escape(pattern[at : found.start()]))
-        out.append(f"(?P<{name}>{kinds[name]})")
-        at = found.end()
-    out.append(re.escape(pattern[at:]))
-    return re.compile("".join(out) + r"(?:\.(?:gz|zst|xz|bz2))?$")
-
-
-def _from_groups(groups: dict[str, str | None]) -> FileHints:
-    def whole(key: str) -> int | None:
-        value = groups.get(key)
-        return int(value) if value is not None and value.isdigit() and len(value) < 10 else None
-
-    job, array = groups.get("job"), groups.get("array")
-    return FileHints(
-        job_id=f"{job}_{array}" if job and array else job,
-        array=whole("array"),
-        name=groups.get("name"),
-        rank=whole("rank"),
-        task=whole("task"),
-        node=groups.get("node"),
-        step=groups.get("step"),
-        restart=whole("restart"),
-    )
-
-
-def hints_of(path: str, patterns: Sequence[re.Pattern[str]] = ()) -> FileHints:
-    """What a file's name, and the torchrun folders above it, say."""
-    name = os.path.basename(path)
-    for pattern in patterns:
-        found = pattern.search(name) or pattern.search(path)
-        if found:
-            return _from_groups(found.groupdict())
-    torchrun = re.search(r"/(?:attempt_(?P<restart>\d+)/)(?P<local>\d+)/(?:stdout|stderr)(?:\.log)?$", path)
-    if torchrun:
-        return FileHints(local_rank=int(torchrun["local"]), restart=int(torchrun["restart"]))
-    stem = stem_of(name)
-    for pattern in (_RANK, _TASK, *_NAMES, _NODE):
-        found = pattern.match(stem)
-        if found:
-            return _from_groups(found.groupdict())
-    return FileHints()
-
-
-def _walk(folder: str) -> Iterator[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        ordered = sorted(entries, key=lambda e: e.name)
-    for entry in ordered:
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name not in _SKIP_DIRS:
-                yield from _walk(entry.path)
-        elif entry.is_file():
-            yield entry
-
-
 class _Finder:
     """Collects files and problems; one per discovery."""
 
@@ -193,22 +105,25 @@ class _Finder:
         self.patterns = patterns
         self.problems: list[Problem] = []
 
-    def file(self, path: str, size: int, mtime: float, *, source: Source = Source.JOB_LOG) -> SourceFile | None:
+    def problem(self, path: str, what: str, *, lost: bool = True) -> None:
+        """Note that a path was left out, or is odd."""
+        self.problems.append(Problem(path=path, what=what, lost=lost))
+
+    def _file(self, path: str, size: int, mtime: float, source: Source) -> SourceFile | None:
         """A file as a source, None (and a problem) where it is no readable log."""
         if path.lower().endswith(_SKIP):
-            self.problems.append(Problem(path=path, what="skipped: by its name no log"))
+            self.problem(path, "left out: by its name no log", lost=False)
             return None
         try:
             compression, head = head_of(path)
         except OSError as error:
-            self.problems.append(Problem(path=path, what=f"cannot be read: {error.strerror}"))
+            self.problem(path, f"cannot be read: {error.strerror}")
             return None
-        why = why_binary(head)
-        if why:
-            self.problems.append(Problem(path=path, what=f"skipped: {why}"))
+        if (why := why_binary(head)) is not None:
+            self.problem(path, f"left out: {why}")
             return None
-        if not head:
-            self.problems.append(Problem(path=path, what="is empty"))
+        if size == 0:
+            self.problem(path, "is empty")
         return SourceFile(
             path=path,
             display=path,
@@ -219,91 +134,165 @@ class _Finder:
             default_year=time.gmtime(mtime).tm_year,
         )
 
-    def below(self, path: str, *, source: Source = Source.JOB_LOG) -> list[SourceFile]:
-        """Every log at or below a path or glob."""
+    def below(self, path: str, source: Source = Source.JOB_LOG) -> list[SourceFile]:
+        """Every log at or below a path, glob or remote address."""
         if "://" in path:
-            return [SourceFile(path=path, display=path, source=source, hints=hints_of(path, self.patterns))]
-        expanded = sorted(globbing.glob(path, recursive=True)) if globbing.has_magic(path) and not os.path.exists(path) else [path]
-        if not expanded:
-            self.problems.append(Problem(path=path, what="matches nothing"))
-        out: list[SourceFile] = []
-        for one in expanded:
-            out.extend(self._one(one, source))
-        return out
+            return self._remote(path, source)
+        paths = [path]
+        if globbing.has_magic(path) and not os.path.lexists(path):
+            paths = sorted(globbing.glob(path, recursive=True))  # noqa: PTH207 - names stay as the user wrote them
+            if not paths:
+                self.problem(path, "matches nothing")
+        return [file for one in paths for file in self._local(one, source)]
 
-    def _one(self, path: str, source: Source) -> Iterator[SourceFile]:
+    def _local(self, path: str, source: Source) -> Iterator[SourceFile]:
         try:
-            info = os.stat(path)
-        except OSError as error:
-            self.problems.append(Problem(path=path, what=f"cannot be read: {error.strerror}"))
+            info = os.stat(path)  # noqa: PTH116 - a Path per file costs more than the call
+        except (OSError, ValueError) as error:
+            self.problem(path, f"cannot be read: {getattr(error, 'strerror', None) or error}")
             return
         if stat.S_ISDIR(info.st_mode):
-            try:
-                for entry in _walk(path):
-                    there = entry.stat()
-                    found = self.file(entry.path, there.st_size, there.st_mtime, source=source)
-                    if found:
-                        yield found
-            except OSError as error:
-                self.problems.append(Problem(path=path, what=f"cannot be listed: {error.strerror}"))
+            yield from self._walk(path, source)
         elif stat.S_ISREG(info.st_mode):
-            found = self.file(path, info.st_size, info.st_mtime, source=source)
+            found = self._file(path, info.st_size, info.st_mtime, source)
             if found:
                 yield found
         elif stat.S_ISFIFO(info.st_mode) or stat.S_ISCHR(info.st_mode):
-            yield SourceFile(path=path, display=path, source=source, default_year=time.gmtime(info.st_mtime).tm_year)
+            year = time.gmtime(info.st_mtime).tm_year
+            yield SourceFile(path=path, display=path, source=source, default_year=year)
         else:
-            self.problems.append(Problem(path=path, what="is no file"))
+            self.problem(path, "is no file")
+
+    def _walk(self, folder: str, source: Source) -> Iterator[SourceFile]:
+        """Logs below a folder, sorted by name; links to folders are not followed, since they may form a ring."""
+        waiting = [folder.rstrip("/") or "/"]
+        while waiting:
+            at = waiting.pop()
+            try:
+                with os.scandir(at) as entries:
+                    ordered = sorted(entries, key=lambda e: e.name)
+            except OSError as error:
+                self.problem(at, f"cannot be listed: {error.strerror}")
+                continue
+            folders = []
+            for entry in ordered:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in _SKIP_FOLDERS:
+                        folders.append(entry.path)
+                elif (found := self._entry(entry, source)) is not None:
+                    yield found
+            waiting.extend(reversed(folders))
+
+    def _entry(self, entry: os.DirEntry[str], source: Source) -> SourceFile | None:
+        try:
+            info = entry.stat()
+        except OSError as error:
+            self.problem(entry.path, f"cannot be read: {error.strerror}")
+            return None
+        if not stat.S_ISREG(info.st_mode):
+            if not stat.S_ISDIR(info.st_mode):
+                self.problem(entry.path, "is no regular file", lost=False)
+            return None
+        return self._file(entry.path, info.st_size, info.st_mtime, source)
+
+    def _remote(self, path: str, source: Source) -> list[SourceFile]:
+        """Files at a remote address, which may be a folder or a glob where the protocol can list."""
+        try:
+            import fsspec
+        except ImportError:
+            self.problem(path, "remote addresses need fsspec: pip install 'recovery-attribution[remote]'")
+            return []
+        try:
+            system, inner = fsspec.core.url_to_fs(path)
+            if globbing.has_magic(inner):
+                names = sorted(system.glob(inner))
+            elif system.isdir(inner):
+                names = sorted(system.find(inner))
+            else:
+                names = [inner]
+            found = [self._remote_file(system, name, source) for name in names]
+        except Exception as error:  # each protocol raises its own kinds
+            self.problem(path, f"cannot be read: {type(error).__name__}: {error}")
+            return []
+        if not found:
+            self.problem(path, "matches nothing")
+        return [f for f in found if f is not None]
+
+    def _remote_file(self, system: object, name: str, source: Source) -> SourceFile | None:
+        url = system.unstrip_protocol(name)  # type: ignore[attr-defined]
+        if url.lower().endswith(_SKIP):
+            self.problem(url, "left out: by its name no log", lost=False)
+            return None
+        size = system.info(name).get("size") or 0  # type: ignore[attr-defined]
+        return SourceFile(path=url, display=url, source=source, size_bytes=size, hints=hints_of(url, self.patterns))
 
 
 def group(files: Sequence[SourceFile]) -> list[JobFiles]:
     """Files that belong together: equal job ids, or one folder of files named after ranks or nodes."""
     jobs: dict[tuple[str, str], list[SourceFile]] = {}
-    parts: dict[str, list[SourceFile]] = {}
+    folders: dict[str, list[SourceFile]] = {}
     for f in files:
-        parent = os.path.dirname(f.path)
         if f.hints.job_id is not None:
             jobs.setdefault((f.hints.name or "", f.hints.job_id), []).append(f)
-        elif f.hints.local_rank is not None:
-            parts.setdefault(str(Path(parent).parent.parent), []).append(f)
         else:
-            parts.setdefault(parent, []).append(f)
-    out = [JobFiles(name=job_id, files=tuple(fs), job_id=job_id) for (_, job_id), fs in jobs.items()]
-    for parent, fs in parts.items():
-        members = [f for f in fs if _is_part(f.hints)]
-        if len(members) > 1 and len(members) == len(fs):
-            out.append(JobFiles(name=os.path.basename(parent) or parent, files=tuple(_in_rank_order(fs))))
-        else:
-            out.extend(_pairs(fs))
+            folders.setdefault(job_folder_of(f.path), []).append(f)
+    out = [JobFiles(name=job_id, files=_in_order(fs), job_id=job_id) for (_, job_id), fs in jobs.items()]
+    for folder, fs in folders.items():
+        out.extend(_folder_jobs(folder, fs))
     order = {f.path: i for i, f in enumerate(files)}
     return sorted(out, key=lambda j: min(order[f.path] for f in j.files))
 
 
-def _is_part(hints: FileHints) -> bool:
-    return any(x is not None for x in (hints.rank, hints.task, hints.node, hints.local_rank))
-
-
-def _in_rank_order(files: Sequence[SourceFile]) -> list[SourceFile]:
-    def key(f: SourceFile) -> tuple[int, str]:
-        h = f.hints
-        number = next((x for x in (h.rank, h.task, h.local_rank) if x is not None), 10**9)
-        return (number, f.path)
-
-    return sorted(files, key=key)
-
-
-def _pairs(files: Sequence[SourceFile]) -> list[JobFiles]:
-    """Files of one job each, but ``x.out`` and ``x.err`` together."""
-    by_stem: dict[str, list[SourceFile]] = {}
+def _folder_jobs(folder: str, files: Sequence[SourceFile]) -> Iterator[JobFiles]:
+    """Jobs of one folder without job ids: parts of one name are one job, and a launcher's output goes with them."""
+    parts: dict[str, list[SourceFile]] = {}
+    others: list[SourceFile] = []
     for f in files:
-        by_stem.setdefault(f"{os.path.dirname(f.path)}/{stem_of(os.path.basename(f.path))}", []).append(f)
-    out = []
-    for fs in by_stem.values():
-        kinds = {os.path.splitext(_COMPRESSED.sub("", f.path))[1].lower() for f in fs}
-        together = len(fs) > 1 and kinds <= {".out", ".err", ".stdout", ".stderr", ".output", ".error"}
-        for one in [fs] if together else [[f] for f in fs]:
-            out.append(JobFiles(name=stem_of(os.path.basename(one[0].path)), files=tuple(one)))
-    return out
+        if f.hints.is_part:
+            parts.setdefault(f.hints.name or "", []).append(f)
+        else:
+            others.append(f)
+    if len(parts) == 1:
+        name, members = next(iter(parts.items()))
+        companions = [f for f in others if is_companion(f.path)]
+        if len(members) > 1 or companions:
+            members += companions
+            others = [f for f in others if not is_companion(f.path)]
+        yield JobFiles(
+            name=(base_of(folder) or name) if len(members) > 1 else _stem(members[0]), files=_in_order(members)
+        )
+    else:
+        for name, members in parts.items():
+            yield JobFiles(name=name or base_of(folder) or _stem(members[0]), files=_in_order(members))
+    yield from _pairs(others)
+
+
+def _stem(file: SourceFile) -> str:
+    return stem_of(base_of(file.path))
+
+
+def _in_order(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
+    """By node, then rank, then path; launchers' files first."""
+
+    def key(f: SourceFile) -> tuple[bool, int, str]:
+        h = f.hints
+        number = next((x for x in (h.rank, h.task, h.local_rank) if x is not None), -1)
+        return (h.is_part, number if h.node is None or h.rank is not None else -1, f.path)
+
+    return tuple(sorted(files, key=key))
+
+
+def _pairs(files: Sequence[SourceFile]) -> Iterator[JobFiles]:
+    """Files of one job each, but ``x.out`` and ``x.err`` together."""
+    stems: dict[str, list[SourceFile]] = {}
+    for f in files:
+        bare = f.path[: len(f.path) - len(base_of(f.path))] + stem_of(base_of(f.path))
+        stems.setdefault(bare, []).append(f)
+    for fs in stems.values():
+        suffixes = [suffix_of(base_of(f.path)) for f in fs]
+        together = len(fs) > 1 and len(set(suffixes)) == len(fs) and _PAIR.issuperset(suffixes)
+        for some in [fs] if together else [[f] for f in fs]:
+            yield JobFiles(name=_stem(some[0]), files=tuple(some))
 
 
 def discover(
@@ -316,17 +305,21 @@ def discover(
 ) -> Discovery:
     """Jobs below `paths` (files, folders, globs, remote addresses, ``-`` for standard input), in a fixed order.
 
+    A file that is only named like a kernel log is left out with a note: whoever can write into a job's folder must not
+    be able to speak in the kernel's name, so trusted logs are named one by one.
+
     Args:
         paths: where to look.
         patterns: file names with fields in braces, as ``{job}_{rank}.log``.
         each: every path is one job, whatever is below it.
-        kernel_logs: files or folders of kernel logs, which are kept apart.
+        kernel_logs: files, folders or globs of kernel logs, which are kept apart.
         stdin: what ``-`` reads instead of the process's standard input.
 
     Raises:
         ConfigError: a pattern names an unknown field.
     """
     finder = _Finder([compile_pattern(p) for p in patterns])
+    kernel = {f.path: f for path in kernel_logs for f in finder.below(path, Source.KERNEL_LOG)}
     groups: list[JobFiles] = []
     loose: dict[str, SourceFile] = {}
     for path in paths:
@@ -334,32 +327,20 @@ def discover(
             piped = SourceFile(path="-", display="<stdin>", default_year=time.gmtime().tm_year, stream=stdin)
             groups.append(JobFiles(name="stdin", files=(piped,)))
             continue
-        found = finder.below(path)
-        if each and found:
-            name = os.path.basename(path.rstrip("/")) or path
-            groups.append(JobFiles(name=stem_of(name), files=tuple(_in_rank_order(found))))
-        else:
-            loose.update((f.path, f) for f in found)
-    kernel = [f for path in kernel_logs for f in finder.below(path, source=Source.KERNEL_LOG)]
-    named = {f.path for f in kernel}
-    rest = []
-    for f in loose.values():
-        if f.path in named:
+        found = [f for f in finder.below(path) if f.path not in kernel]
+        if each:
+            if found:
+                groups.append(JobFiles(name=stem_of(base_of(path)) or path, files=_in_order(found)))
             continue
-        if _KERNEL.search(stem_of(os.path.basename(f.path))) and not each:
-            kernel.append(replace(f, source=Source.KERNEL_LOG, hints=kernel_hints(f.path)))
-        else:
-            rest.append(f)
-    kernel = [replace(f, hints=kernel_hints(f.path)) for f in kernel]
+        for f in found:
+            if is_kernel_log(f.path) and len(found) > 1:
+                finder.problem(
+                    f.path, "named like a kernel log: name it with --kernel-log to have it read as one", lost=False
+                )
+            else:
+                loose[f.path] = f
     return Discovery(
-        groups=(*groups, *group(rest)), kernel_files=tuple(kernel), problems=tuple(finder.problems)
+        groups=(*groups, *group(list(loose.values()))),
+        kernel_files=tuple(replace(f, hints=kernel_hints(f.path)) for f in kernel.values()),
+        problems=tuple(finder.problems),
     )
-
-
-def kernel_hints(path: str) -> FileHints:
-    """The node that a kernel log's name, or the folder it lies in, tells: ``dmesg-gpu-001.log``, ``gpu-001/dmesg``."""
-    for part in (stem_of(os.path.basename(path)), os.path.basename(os.path.dirname(path))):
-        bare = re.sub(r"^(?:dmesg|kern(?:el)?|journal|messages|syslog)[._-]?|[._-]?(?:dmesg|kern(?:el)?|journal)$", "", part)
-        if bare and _NODE.match(bare):
-            return FileHints(node=bare)
-    return FileHints()

@@ -84,7 +84,7 @@ _WORD_LEVEL = re.compile(
     rf"{_LEVELS}(?:"
     r" +[|-] +(?:[\w.<>/-]{1,80}:[\w<>]{1,60}:\d{1,6} - )?"  # loguru: ERROR    | mod:func:12 - text
     r"|:[A-Za-z_][\w.]{0,80}:(?! )"  # logging's own default: ERROR:root:text
-    r"| +(?:\d\d-\d\d \d\d:\d\d:\d\d )?\[?[\w./-]{1,80}\.py:\d{1,6}\]? ?:? ?"  # vLLM: INFO 05-01 12:00:00 file.py:12] text
+    r"| +(?:\d\d-\d\d \d\d:\d\d:\d\d )?\[?[\w./-]{1,80}\.py:\d{1,6}\]? ?:? ?"  # vLLM: INFO 05-01 12:00:00 a.py:12] text
     r")",
     re.ASCII,
 )

@@ -28,8 +28,12 @@ _ENV = re.compile(
     r"|SLURM_ARRAY_JOB_ID|SLURM_ARRAY_TASK_ID|LSB_JOBID|PBS_JOBID|WORLD_SIZE)[=:] ?[\"']?(?P<value>[\w.,\[\]-]{1,2000})",
     re.ASCII,
 )
-_STEP = re.compile(r"\*\*\* (?:JOB|STEP) (?P<job>\d{1,12})(?:\.\w+)? ON (?P<node>[\w.-]+)|StepId=(?P<step>\d{1,12})\.\w+", re.ASCII)
-_SRUN = re.compile(r"srun: (?:job|jobid|Job) (?P<job>\d{1,12})\b|sbatch: Submitted batch job (?P<batch>\d{1,12})", re.ASCII)
+_STEP = re.compile(
+    r"\*\*\* (?:JOB|STEP) (?P<job>\d{1,12})(?:\.\w+)? ON (?P<node>[\w.-]+)|StepId=(?P<step>\d{1,12})\.\w+", re.ASCII
+)
+_SRUN = re.compile(
+    r"srun: (?:job|jobid|Job) (?P<job>\d{1,12})\b|sbatch: Submitted batch job (?P<batch>\d{1,12})", re.ASCII
+)
 _LSF = re.compile(r"^Subject: Job (?P<job>\d{1,12})(?:\[\d+\])?: ", re.ASCII)
 _NRANKS = re.compile(
     r"\bnranks (?P<a>\d{1,7})\b|\bworld[_ ]?size[\"']?[:= ]{1,3}(?P<b>\d{1,7})\b|using world size: (?P<c>\d{1,7})\b"
@@ -60,7 +64,11 @@ class _Collector:
         text = line.text
         if "SLURM_" in text or "_JOBID" in text or "WORLD_SIZE" in text:
             for m in _ENV.finditer(text[:20_000]):
-                self.put(m["key"].replace("JOBID", "JOB_ID").replace("SLURM_NODELIST", "SLURM_JOB_NODELIST"), m["value"], line)
+                self.put(
+                    m["key"].replace("JOBID", "JOB_ID").replace("SLURM_NODELIST", "SLURM_JOB_NODELIST"),
+                    m["value"],
+                    line,
+                )
         if (m := _STEP.search(text)) is not None:
             self.put("step_job", m["job"] or m["step"], line)
             if m["node"]:
@@ -81,7 +89,9 @@ def identify(lines: Iterable[Line]) -> Identity:
     for line in lines:
         found.look(line)
     v = found.values
-    job = next((v[k] for k in ("SLURM_JOB_ID", "step_job", "srun_job", "LSB_JOB_ID", "PBS_JOB_ID", "lsf_job") if k in v), None)
+    job = next(
+        (v[k] for k in ("SLURM_JOB_ID", "step_job", "srun_job", "LSB_JOB_ID", "PBS_JOB_ID", "lsf_job") if k in v), None
+    )
     if "SLURM_ARRAY_JOB_ID" in v and "SLURM_ARRAY_TASK_ID" in v:
         job = f"{v['SLURM_ARRAY_JOB_ID']}_{v['SLURM_ARRAY_TASK_ID']}"
     restart = v.get("SLURM_RESTART_COUNT")

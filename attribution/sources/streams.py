@@ -223,11 +223,11 @@ class Decompressed:
             member = self._member
             if member is None:
                 break
-            if not self._input and member.needs_input and not (more := self._read()):
-                self._stop(f"the {self._kind} stream is cut off")
-                break
             if not self._input and member.needs_input:
-                self._input = more
+                self._input = self._read()
+                if not self._input:
+                    self._stop(f"the {self._kind} stream is cut off")
+                    break
             data, self._input = self._input, b""
             try:
                 out = member.decompress(data, _STEP)
