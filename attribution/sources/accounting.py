@@ -1,17 +1,18 @@
 """sacct exports: JSON of Slurm 22.05 and 24.11 and parsable text, one record per attempt.
 
-Facts that shape this (measured on real Slurm): 22.05 prints scalars where 24.11 prints {set, infinite, number}; states are
-a string there and a list here; with ``-D`` a requeued job has one record per attempt, without it only the newest; in
-22.05's JSON the job's exit code may read SUCCESS where the steps failed, so the worst step counts too.
+Facts that shape this, measured on both versions: 22.05 prints scalars where 24.11 prints {set, infinite, number}, and a
+word where 24.11 prints a list of states. With ``-D`` a requeued job has one record per attempt, without it only the
+newest, and a requeue rewrites FAILED to REQUEUED. In 22.05's JSON every exit code other than a signal reads SUCCESS and
+0, so it is taken as unknown there; text shows codes from 128 on less 128 (143 as 15). The derived exit code is not
+reset by a requeue, and the reason of an ended job is its last reason for waiting.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,7 +33,12 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountingRecord:
-    """One attempt as accounting tells it. Times are seconds since the epoch, None where not yet known."""
+    """One attempt as accounting tells it. Times are seconds since the epoch, None where not yet known.
+
+    Text without a zone is read as UTC. `exit_code_exact` is False where 128 may be missing. `restart` is what
+    accounting says, or the record's number among those of the same job, None where there is only one. `cancelled_by` is
+    a user name or number. `output` is the path of the job's output where accounting knows it.
+    """
 
     job_id: str
     cluster: str | None = None
@@ -43,6 +49,9 @@ class AccountingRecord:
     reason: str | None = None
     exit_code: int | None = None
     exit_signal: int | None = None
+    exit_code_exact: bool = True
+    derived_exit_code: int | None = None
+    derived_signal: int | None = None
     nodes: tuple[str, ...] = ()
     failed_node: str | None = None
     submit_s: float | None = None
@@ -54,6 +63,7 @@ class AccountingRecord:
     comment: str | None = None
     cancelled_by: str | None = None
     restart: int | None = None
+    output: str | None = None
     steps: tuple[StepRecord, ...] = ()
 
 
@@ -72,8 +82,28 @@ def parse_accounting(data: bytes, *, name: str) -> tuple[AccountingRecord, ...]:
         jobs = document.get("jobs") if isinstance(document, dict) else None
         if not isinstance(jobs, list):
             raise SourceError("no list of jobs in it", where=name, mend="export it with sacct --json")
-        return tuple(_from_json(j) for j in jobs if isinstance(j, dict) and "job_id" in j)
-    return _from_text(text, name)
+        return _numbered([_from_json(j) for j in jobs if isinstance(j, dict) and "job_id" in j])
+    return _numbered(_from_text(text, name))
+
+
+def _numbered(records: Sequence[AccountingRecord]) -> tuple[AccountingRecord, ...]:
+    """Attempts of one job one behind the other, oldest first, with their number where accounting gives none.
+
+    Slurm reuses job ids: a record of another user or name begins another job.
+    """
+    jobs: dict[tuple[str | None, str], list[AccountingRecord]] = {}
+    for record in records:
+        jobs.setdefault((record.cluster, record.job_id), []).append(record)
+    out: list[AccountingRecord] = []
+    for own in jobs.values():
+        own.sort(key=lambda x: (x.submit_s or 0.0, x.start_s or x.submit_s or 0.0))
+        number = 0
+        for i, record in enumerate(own):
+            before = own[i - 1] if i else None
+            number = number + 1 if before and (before.user, before.name) == (record.user, record.name) else 0
+            alone = len(own) == 1 or record.restart is not None
+            out.append(record if alone else replace(record, restart=number))
+    return tuple(out)
 
 
 def _number(value: Any) -> int | None:
@@ -95,15 +125,17 @@ def _time(value: Any) -> float | None:
     return float(seconds) if seconds else None
 
 
-def _exit(value: Any) -> tuple[int | None, int | None]:
+def _exit(value: Any, state: str | None) -> tuple[int | None, int | None]:
     """(return code, signal) of an exit_code object."""
     if not isinstance(value, dict):
         return (None, None)
     signal = value.get("signal")
-    number = None
-    if isinstance(signal, dict):
-        number = _number(signal.get("id", signal.get("signal_id")))
-    return (_number(value.get("return_code")), number or None)
+    number = _number(signal.get("id", signal.get("signal_id"))) if isinstance(signal, dict) else None
+    code = _number(value.get("return_code"))
+    if value.get("status") == "SUCCESS" and state not in ("COMPLETED", None):
+        # 22.05 prints this for every exit code.
+        code = None
+    return (code, number or None)
 
 
 def _hosts(value: Any) -> tuple[str, ...]:
@@ -124,12 +156,13 @@ def _gpus(tres: Any) -> int | None:
 
 
 def _step(row: dict[str, Any]) -> StepRecord:
-    code, signal = _exit(row.get("exit_code"))
+    state = _state(row.get("state"))
+    code, signal = _exit(row.get("exit_code"), state)
     step = row.get("step") or {}
     nodes = row.get("nodes") or {}
     return StepRecord(
         id=str(step.get("id") or step.get("name") or ""),
-        state=_word(row.get("state")),
+        state=state,
         exit_code=code,
         signal=signal,
         nodes=_hosts(nodes.get("range") if isinstance(nodes, dict) else nodes),
@@ -140,7 +173,9 @@ def _from_json(row: dict[str, Any]) -> AccountingRecord:
     times = row.get("time") or {}
     state = row.get("state") or {}
     array = row.get("array") or {}
-    code, signal = _exit(row.get("exit_code"))
+    word = _state(state.get("current") if isinstance(state, dict) else state)
+    code, signal = _exit(row.get("exit_code"), word)
+    derived = _exit(row.get("derived_exit_code"), word)
     comment = row.get("comment")
     limit = _number(times.get("limit"))
     array_id, task_id = _number(array.get("job_id")), _number(array.get("task_id"))
@@ -150,10 +185,12 @@ def _from_json(row: dict[str, Any]) -> AccountingRecord:
         name=_word(row.get("name")),
         user=_word((row.get("association") or {}).get("user")) or _word(row.get("user")),
         partition=_word(row.get("partition")),
-        state=_state(state.get("current")),
-        reason=_word(state.get("reason")),
+        state=word,
+        reason=_reason(state.get("reason") if isinstance(state, dict) else None),
         exit_code=code,
         exit_signal=signal,
+        derived_exit_code=derived[0],
+        derived_signal=derived[1],
         nodes=_hosts(row.get("nodes")),
         failed_node=_word(row.get("failed_node")),
         submit_s=_time(times.get("submission")),
@@ -165,8 +202,14 @@ def _from_json(row: dict[str, Any]) -> AccountingRecord:
         comment=_word(comment.get("job")) if isinstance(comment, dict) else _word(comment),
         cancelled_by=_word(row.get("kill_request_user")),
         restart=_number(row.get("restart_cnt")),
+        output=_word(row.get("stdout_expanded")),
         steps=tuple(_step(s) for s in row.get("steps") or [] if isinstance(s, dict)),
     )
+
+
+def _reason(value: Any) -> str | None:
+    word = _word(value)
+    return None if word == "None" else word
 
 
 def _state(value: Any) -> str | None:
@@ -177,6 +220,7 @@ def _state(value: Any) -> str | None:
     return _word(value)
 
 
+_JOB_ID = re.compile(r"^\d{1,12}(?:_(?:\d{1,9}|\[[\d,%:-]{1,200}\])|\+\d{1,5})?(?:\.\w{1,40})?$", re.ASCII)
 _CANCELLED_BY = re.compile(r"^CANCELLED by (\d+)$")
 _TIMELIMIT = re.compile(r"^(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?$")
 
@@ -191,6 +235,15 @@ def _clock(text: str | None) -> int | None:
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
+def _minutes(text: str | None) -> int | None:
+    minutes = _whole(text)
+    return minutes * 60 if minutes is not None else None
+
+
 def _moment(text: str | None) -> float | None:
     try:
         return datetime.fromisoformat(text or "").replace(tzinfo=UTC).timestamp()
@@ -198,53 +251,60 @@ def _moment(text: str | None) -> float | None:
         return None
 
 
-def _from_text(text: str, name: str) -> tuple[AccountingRecord, ...]:
+def _from_text(text: str, name: str) -> list[AccountingRecord]:
     lines = text.splitlines()
-    if not lines or "|" not in lines[0] or "jobid" not in lines[0].lower():
+    header = [h.strip().lower() for h in lines[0].rstrip("|").split("|")] if lines else []
+    if len(header) < 2 or not {"jobid", "jobidraw"}.intersection(header):
         raise SourceError(
-            "neither JSON nor parsable text", where=name, mend="export it with sacct --json, or sacct -P with header"
+            "neither JSON nor parsable text with a header",
+            where=name,
+            mend="export it with sacct --json, or sacct -P -D -o JobID,State,ExitCode,Submit,Start,End,NodeList",
         )
-    rows = csv.reader(io.StringIO(text), delimiter="|", quoting=csv.QUOTE_NONE)
-    header = [h.strip().lower() for h in next(rows)]
     out: list[AccountingRecord] = []
-    steps: list[StepRecord] = []
-    for cells in rows:
-        row = dict(zip(header, (c.strip() for c in cells), strict=False))
-        job = row.get("jobid", "")
-        if not job:
+    for line in lines[1:]:
+        row = _row(header, line)
+        job = row.get("jobid") or row.get("jobidraw") or ""
+        # Comments may hold line ends; what follows one is no row.
+        if not _JOB_ID.match(job):
             continue
-        if "." in job:
+        if "." not in job:
+            out.append(_job_text(row, job))
+        elif out and job.split(".", 1)[0] == out[-1].job_id:
             code, signal = _exit_text(row.get("exitcode"))
-            steps.append(
-                StepRecord(
-                    id=job, state=row.get("state"), exit_code=code, signal=signal, nodes=_hosts(row.get("nodelist"))
-                )
+            step = StepRecord(
+                id=job,
+                state=(row.get("state") or "").split(" ", 1)[0] or None,
+                exit_code=code,
+                signal=signal,
+                nodes=_hosts(row.get("nodelist")),
             )
-            if out:
-                out[-1] = _with_steps(out[-1], steps)
-            continue
-        steps = []
-        out.append(_job_text(row, job))
-    return tuple(out)
+            out[-1] = replace(out[-1], steps=(*out[-1].steps, step))
+    return out
 
 
-def _with_steps(record: AccountingRecord, steps: list[StepRecord]) -> AccountingRecord:
-    from dataclasses import replace
-
-    return replace(record, steps=tuple(steps))
+def _row(header: Sequence[str], line: str) -> dict[str, str]:
+    """Cells by column. A bar within a comment or name makes too many cells: the surplus is the comment's or the name's."""
+    cells = line.split("|")
+    surplus = len(cells) - len(header)
+    if surplus == 1 and cells[-1] == "":
+        cells.pop()
+    elif surplus > 0:
+        wide = next((header.index(c) for c in ("comment", "jobname", "admincomment") if c in header), len(header) - 1)
+        cells[wide : wide + surplus + 1] = ["|".join(cells[wide : wide + surplus + 1])]
+    return dict(zip(header, (c.strip() for c in cells), strict=False))
 
 
 def _exit_text(text: str | None) -> tuple[int | None, int | None]:
     code, _, signal = (text or "").partition(":")
-    return (int(code) if code.isdigit() else None, (int(signal) or None) if signal.isdigit() else None)
+    return (_whole(code), _whole(signal) or None)
 
 
 def _job_text(row: dict[str, str], job: str) -> AccountingRecord:
     code, signal = _exit_text(row.get("exitcode"))
+    derived = _exit_text(row.get("derivedexitcode"))
     state = row.get("state") or ""
     by = _CANCELLED_BY.match(state)
-    gpus = re.search(r"gres/gpu=(\d+)", row.get("alloctres", "") or row.get("reqtres", ""))
-    restarts = row.get("restarts", "")
+    gpus = re.search(r"gres/gpu=(\d{1,6})", row.get("alloctres", "") or row.get("reqtres", ""))
     return AccountingRecord(
         job_id=job,
         cluster=row.get("cluster") or None,
@@ -252,18 +312,21 @@ def _job_text(row: dict[str, str], job: str) -> AccountingRecord:
         user=row.get("user") or None,
         partition=row.get("partition") or None,
         state=state.split(" ", 1)[0] or None,
-        reason=row.get("reason") or None,
+        reason=_reason(row.get("reason")),
         exit_code=code,
         exit_signal=signal,
+        exit_code_exact=code == 0,
+        derived_exit_code=derived[0],
+        derived_signal=derived[1],
         nodes=_hosts(row.get("nodelist")),
         failed_node=row.get("failednode") or None,
         submit_s=_moment(row.get("submit")),
         start_s=_moment(row.get("start")),
         end_s=_moment(row.get("end")),
-        elapsed_s=_clock(row.get("elapsed")),
-        time_limit_s=_clock(row.get("timelimit")),
+        elapsed_s=_whole(row.get("elapsedraw")) or _clock(row.get("elapsed")),
+        time_limit_s=_minutes(row.get("timelimitraw")) or _clock(row.get("timelimit")),
         gpus=int(gpus.group(1)) if gpus else None,
         comment=row.get("comment") or None,
         cancelled_by=by.group(1) if by else None,
-        restart=int(restarts) if restarts.isdigit() else None,
+        restart=_whole(row.get("restarts")),
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from attribution.model import Source
+from attribution.sources.kernel_log import hints_of_kernel_log
 from attribution.sources.names import (
     FileHints,
     base_of,
@@ -24,7 +25,6 @@ from attribution.sources.names import (
     is_companion,
     is_kernel_log,
     job_folder_of,
-    kernel_hints,
     stem_of,
     suffix_of,
 )
@@ -341,6 +341,6 @@ def discover(
                 loose[f.path] = f
     return Discovery(
         groups=(*groups, *group(list(loose.values()))),
-        kernel_files=tuple(replace(f, hints=kernel_hints(f.path)) for f in kernel.values()),
+        kernel_files=tuple(replace(f, hints=hints_of_kernel_log(f)) for f in kernel.values()),
         problems=tuple(finder.problems),
     )

@@ -110,10 +110,11 @@ class Head:
 class Stripper:
     """Takes prefixes off the lines of one file; knows the year and the time of the line before."""
 
-    __slots__ = ("default_year", "near_s")
+    __slots__ = ("boot_s", "default_year", "near_s")
 
-    def __init__(self, default_year: int) -> None:
+    def __init__(self, default_year: int, boot_s: float | None = None) -> None:
         self.default_year = default_year
+        self.boot_s = boot_s
         self.near_s: float | None = None
 
     def strip(self, text: str, head: Head) -> str:
@@ -148,12 +149,13 @@ class Stripper:
         head.seen += (name,)
         return m.end()
 
-    @staticmethod
-    def _monotonic(m: re.Match[str], head: Head) -> int:
-        """Seconds since boot say nothing of the time of day, unless they are too many for that."""
+    def _monotonic(self, m: re.Match[str], head: Head) -> int:
+        """Seconds since boot tell the time only where the boot's is known; so many that they count from 1970 do."""
         seconds = float(m.group(1))
         if seconds >= 1e9:
             head.time_s = seconds
+        elif self.boot_s is not None and head.time_s is None:
+            head.time_s = self.boot_s + seconds
         head.seen += ("dmesg",) if seconds < 1e9 else ("epoch",)
         return m.end()
 

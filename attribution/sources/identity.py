@@ -24,8 +24,9 @@ class Identity:
 
 
 _ENV = re.compile(
-    r"\b(?P<key>SLURM_JOB_?ID|SLURM_RESTART_COUNT|SLURM_(?:JOB_)?NODELIST|SLURM_NTASKS|SLURM_CLUSTER_NAME|SLURM_JOB_NAME"
-    r"|SLURM_ARRAY_JOB_ID|SLURM_ARRAY_TASK_ID|LSB_JOBID|PBS_JOBID|WORLD_SIZE)[=:] ?[\"']?(?P<value>[\w.,\[\]-]{1,2000})",
+    r"\b(?P<key>SLURM_JOB_?ID|SLURM_RESTART_COUNT|SLURM_(?:JOB_)?NODELIST|SLURM_NTASKS|SLURM_NPROCS|SLURM_CLUSTER_NAME"
+    r"|SLURM_JOB_NAME|SLURM_ARRAY_JOB_ID|SLURM_ARRAY_TASK_ID|LSB_JOBID|LSB_JOBNAME|PBS_JOBID|PBS_JOBNAME|WORLD_SIZE)"
+    r"[\"']?(?:=|: ?) ?[\"']?(?P<value>[\w.,\[\]-]{1,20000})",
     re.ASCII,
 )
 _STEP = re.compile(
@@ -69,17 +70,19 @@ class _Collector:
                     m["value"],
                     line,
                 )
-        if (m := _STEP.search(text)) is not None:
-            self.put("step_job", m["job"] or m["step"], line)
-            if m["node"]:
-                self.put("step_node", m["node"], line)
-        elif (m := _SRUN.search(text)) is not None:
-            self.put("srun_job", m["job"] or m["batch"], line)
-        elif (m := _LSF.match(text)) is not None:
-            self.put("lsf_job", m["job"], line)
-        if (m := _NRANKS.search(text[:2000])) is not None:
-            value = next(v for v in m.groups() if v)
-            if 0 < int(value) < 10**7:
+        step, launch, lsf = _STEP.search(text), _SRUN.search(text), _LSF.match(text)
+        if step is not None:
+            self.put("step_job", step["job"] or step["step"], line)
+        elif launch is not None:
+            self.put("srun_job", launch["job"] or launch["batch"], line)
+        elif lsf is not None:
+            self.put("lsf_job", lsf["job"], line)
+        ranks = _NRANKS.search(text[:2000])
+        if ranks is not None:
+            value = next(v for v in ranks.groups() if v)
+            # Of several communicators the largest is the world's.
+            if int(self.values.get("nranks", 0)) < int(value) < 10**7:
+                self.values.pop("nranks", None)
                 self.put("nranks", value, line)
 
 
@@ -95,7 +98,7 @@ def identify(lines: Iterable[Line]) -> Identity:
     if "SLURM_ARRAY_JOB_ID" in v and "SLURM_ARRAY_TASK_ID" in v:
         job = f"{v['SLURM_ARRAY_JOB_ID']}_{v['SLURM_ARRAY_TASK_ID']}"
     restart = v.get("SLURM_RESTART_COUNT")
-    ranks = v.get("nranks") or v.get("WORLD_SIZE") or v.get("SLURM_NTASKS")
+    ranks = v.get("WORLD_SIZE") or v.get("nranks") or v.get("SLURM_NTASKS")
     return Identity(
         job_id=job,
         restart=int(restart) if restart and restart.isdigit() and len(restart) < 6 else None,

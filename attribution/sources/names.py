@@ -15,7 +15,10 @@ from attribution.model import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileHints:
-    """What a file's name says. `name` is what is left of it beside the parts understood."""
+    """What a file's name says. `name` is what is left of it beside the parts understood.
+
+    `boot_s` is told by the beginning of a kernel log: when the clock was 0 that its lines show.
+    """
 
     job_id: str | None = None
     array: int | None = None
@@ -26,6 +29,7 @@ class FileHints:
     node: str | None = None
     step: str | None = None
     restart: int | None = None
+    boot_s: float | None = None
 
     @property
     def is_part(self) -> bool:

@@ -90,7 +90,7 @@ class LineParser:
     def __init__(self, path: str, source: Source, *, hints: FileHints | None = None, default_year: int = 1970) -> None:
         self.path, self.source = path, source
         self.hints = hints or FileHints()
-        self._stripper = Stripper(default_year)
+        self._stripper = Stripper(default_year, self.hints.boot_s)
 
     @property
     def last_time_s(self) -> float | None:
