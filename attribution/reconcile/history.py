@@ -21,6 +21,7 @@ class Tries:
     count: int = 0
     last_s: float = 0.0
     last: ReplyKind = ReplyKind.UNKNOWN
+    before: ReplyKind | None = None
     maybe_done: bool = False
     text: str = ""
 
@@ -45,8 +46,20 @@ class History:
 
     @property
     def requeued(self) -> bool:
-        """The requeue of this attempt is of our making, as far as anybody can tell."""
-        return self.maybe_done(StepKind.REQUEUE_HOLD)
+        """The requeue of this attempt is of our making, as far as anybody can tell.
+
+        Only the last try counts: it was given because the attempt was still there, so the ones before had no effect,
+        unless the one before it was still on its way and came first.
+        """
+        tries = self.of(StepKind.REQUEUE_HOLD)
+        overtaken = tries.last is ReplyKind.ALREADY and tries.before is ReplyKind.UNKNOWN
+        return tries.count > 0 and (tries.last in _MAYBE_DONE or overtaken)
+
+    @property
+    def surely_requeued(self) -> bool:
+        """The scheduler said yes to it."""
+        tries = self.of(StepKind.REQUEUE_HOLD)
+        return tries.count > 0 and tries.last is ReplyKind.ACCEPTED
 
 
 def histories(ledger: Sequence[LedgerEntry]) -> dict[str, History]:
@@ -74,6 +87,7 @@ def _count(history: History, intent: LedgerEntry, result: LedgerEntry | None) ->
     node_step = intent.step in (StepKind.DRAIN, StepKind.UNDRAIN)
     tries = history.tries.setdefault((intent.step, intent.subject if node_step else ""), Tries())
     reply = result.reply if result is not None and result.reply is not None else ReplyKind.UNKNOWN
+    tries.before = tries.last if tries.count else None
     tries.count += 1
     tries.last_s, tries.last = intent.time_s, reply
     tries.text = result.text if result is not None else ""

@@ -22,6 +22,8 @@ from attribution.schedulers.base import ReplyKind, StepKind
 
 FILE = "ledger.jsonl"
 SCHEMA = "recovery.ledger/1"
+_COUNTED = (StepKind.REQUEUE_HOLD, StepKind.CANCEL, StepKind.DRAIN)
+_HOUR_S = 3600.0
 
 
 def encode(entry: LedgerEntry) -> bytes:
@@ -76,6 +78,10 @@ class Ledger:
         """Open or create the ledger in `folder`. Raises StoreError if another writer has it or it is damaged."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o750)
         self._folder, self._sync = folder, sync
+        self._seq = 0
+        self._by_attempt: dict[str, list[LedgerEntry]] = {}
+        self._by_advice: dict[str, list[LedgerEntry]] = {}
+        self._counted: list[LedgerEntry] = []
         self._fd = os.open(folder / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -84,11 +90,11 @@ class Ledger:
             raise StoreError("another reconciler writes this ledger", where=str(folder)) from error
         try:
             self._cut_half_line()
-            self._entries = list(read_ledger(folder))
+            for entry in read_ledger(folder):
+                self._index(entry)
         except BaseException:
             os.close(self._fd)
             raise
-        self._seq = max((entry.seq for entry in self._entries), default=0)
 
     @property
     def folder(self) -> Path:
@@ -122,15 +128,27 @@ class Ledger:
                 os.fsync(self._fd)
         except OSError as error:
             raise StoreError(f"cannot write: {error.strerror}", where=str(self._folder / FILE)) from error
-        self._seq += 1
-        self._entries.append(written)
+        self._index(written)
         return written
+
+    def _index(self, entry: LedgerEntry) -> None:
+        self._seq = max(self._seq, entry.seq)
+        self._by_attempt.setdefault(entry.attempt, []).append(entry)
+        self._by_advice.setdefault(entry.advice_id, []).append(entry)
+        if entry.event is Event.INTENT and entry.step in _COUNTED:
+            self._counted.append(entry)
 
     def of(self, attempts: Iterable[str]) -> tuple[LedgerEntry, ...]:
         """Entries about these attempts, and every stop and drain (they count against the hourly limits)."""
         wanted = set(attempts)
-        counted = (StepKind.REQUEUE_HOLD, StepKind.CANCEL, StepKind.DRAIN)
-        return tuple(e for e in self._entries if e.attempt in wanted or (e.event is Event.INTENT and e.step in counted))
+        found = [entry for key in sorted(wanted) for entry in self._by_attempt.get(key, ())]
+        since_s = self._counted[-1].time_s - _HOUR_S if self._counted else 0.0
+        others = (e for e in self._counted if e.attempt not in wanted and e.time_s > since_s)
+        return tuple(sorted([*found, *others], key=lambda entry: entry.seq))
+
+    def about(self, advice_id: str) -> tuple[LedgerEntry, ...]:
+        """Entries of one Advice, all generations."""
+        return tuple(self._by_advice.get(advice_id, ()))
 
     def close(self) -> None:
         """Let the next writer in."""

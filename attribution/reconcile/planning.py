@@ -11,9 +11,10 @@ higher; that successor is all we may prepare, and only while it has not started.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from attribution.model import Action, Advice, Disposition, Status
+from attribution.reconcile.case import EVIDENCE, Case
 from attribution.reconcile.history import History, histories, within_hour
 from attribution.reconcile.terms import LedgerEntry, Limits, Reason, Verdict
 from attribution.schedulers.base import FINAL_REPLIES, OWN_PREFIX, Hold, Job, Node, ReplyKind, Step, StepKind, World
@@ -23,60 +24,6 @@ ENDED = RESTARTABLE | {"COMPLETED", "CANCELLED", "BOOT_FAIL", "DEADLINE", "PREEM
 _RESTARTS = (Action.RESTART, Action.RESTART_EXCLUDING)
 _STOPS = frozenset({StepKind.REQUEUE_HOLD, StepKind.CANCEL})
 _SLURM_DELAY_S = 3600  # a begin time further off was not set by a requeue
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One Advice with everything that its next step depends on."""
-
-    world: World
-    advice: Advice
-    history: History
-    limits: Limits
-    now_s: float
-    stops: int = 0
-    drains: int = 0
-    job: Job | None = None
-    parts: tuple[Job, ...] = ()
-
-    def verdict(self, disposition: Disposition, reason: Reason, detail: str = "") -> Verdict:
-        """A verdict about this Advice."""
-        job = self.job
-        left = job is not None and job.hold is Hold.REQUEUE and self.history.requeued
-        if disposition is Disposition.ABANDONED and left and job is not None:
-            detail = f"{detail}; left held by Recovery: scontrol release {job.id}".lstrip("; ")
-        return Verdict(
-            advice_id=self.advice.id,
-            attempt=str(self.advice.attempt),
-            generation=self.advice.generation,
-            disposition=disposition,
-            reason=reason,
-            detail=detail,
-            job_id=job.id if job else self.advice.attempt.job_id,
-        )
-
-    def wait(self, reason: Reason, detail: str = "") -> Verdict:
-        """Do nothing now."""
-        return self.verdict(Disposition.PENDING, reason, detail)
-
-    def give_up(self, reason: Reason, detail: str = "") -> Verdict:
-        """Do nothing ever for this generation."""
-        return self.verdict(Disposition.ABANDONED, reason, detail)
-
-    def converged(self) -> Verdict:
-        """The scheduler shows what the Advice wants; whether that is our doing decides the reason."""
-        ours = any(tries.maybe_done for (kind, _), tries in self.history.tries.items() if kind is not EVIDENCE)
-        return self.verdict(Disposition.CONVERGED, Reason.DESIRED_STATE_OBSERVED if ours else Reason.ALREADY_SATISFIED)
-
-    @property
-    def exclude(self) -> tuple[str, ...]:
-        """Nodes that the Advice excludes and that exist; a node that left the cluster needs no exclusion."""
-        if self.advice.action is not Action.RESTART_EXCLUDING:
-            return ()
-        return tuple(name for name in sorted(set(self.advice.exclude_nodes)) if name in self.world.nodes)
-
-
-EVIDENCE = StepKind.SAVE_EVIDENCE
 
 
 def plan(
@@ -429,7 +376,8 @@ def _terminate(case: Case) -> Step | Verdict:
     job = case.job
     assert job is not None
     ours = job.restart == case.advice.attempt.restart
-    if not ours and not (case.history.requeued and job.state == "PENDING" and job.hold is Hold.REQUEUE):
+    # a cancel cannot be taken back, so a successor is ended only where its requeue was surely ours
+    if not ours and not (case.history.surely_requeued and job.state == "PENDING" and job.hold is Hold.REQUEUE):
         if job.state in ENDED and not job.completing and case.history.maybe_done(StepKind.CANCEL):
             return case.converged()
         return case.give_up(Reason.MOVED_ON)

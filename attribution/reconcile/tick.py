@@ -89,10 +89,10 @@ class Reconciler:
         """Act only with an actor."""
         return Mode.OBSERVE if self.actor is None else Mode.ACT
 
-    def tick(self, advice: Sequence[Advice]) -> Round:
-        """One round over all open Advice."""
+    def tick(self, advice: Sequence[Advice], world: World | None = None) -> Round:
+        """One round over all open Advice, on a view just taken (`world`) or one taken now."""
         limits = self._current_limits()
-        world = self.observer.observe()
+        world = world if world is not None else self.observer.observe()
         entries = self.ledger.of({str(one.attempt) for one in advice})
         done: list[Done] = []
         verdicts: list[Verdict] = []

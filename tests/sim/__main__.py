@@ -44,6 +44,8 @@ def main() -> int:
     print(f"{options.runs} runs, {sum(ends.values())} Advice, {time.monotonic() - began:.1f} s, {len(wrongs)} wrong")
     for reason, count in ends.most_common():
         print(f"{count:8d} {reason}")
+    for wrong in wrongs:
+        print(wrong.partition("\n")[0], file=sys.stderr)
     if wrongs:
         print(wrongs[0], file=sys.stderr)
     return 1 if wrongs else 0

@@ -247,8 +247,9 @@ class Simulation:
         actual = self.slurm.find(job.id)
         if not successor or job.hold.value not in ("requeue", "system"):
             raise self.wrong(f"release of {job.state} held by {job.hold} for {key}")
+        # a person's requeuehold after one of ours that may or may not have been done looks exactly like ours
         unsure = any(
-            e.step is StepKind.REQUEUE_HOLD and e.attempt == str(key) and e.event.value == "intent"
+            e.step is StepKind.REQUEUE_HOLD and e.attempt == str(key) and e.event is Event.INTENT
             for e in self.ledger.entries
         )
         if origin != "we" and job.hold.value == "requeue" and not unsure:

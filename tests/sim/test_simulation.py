@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from attribution.reconcile import planning, tick  # noqa: E402
+from attribution.reconcile import planning, tick
+from attribution.reconcile.case import Case  # noqa: E402
 from attribution.schedulers.base import Hold  # noqa: E402
 from tests.sim import simulation  # noqa: E402
 from tests.sim.simulation import Wrong, run  # noqa: E402
@@ -46,7 +47,7 @@ def _blind_to_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 def _blind_to_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     real = planning.locate
 
-    def locate(case: planning.Case) -> planning.Case:
+    def locate(case: Case) -> Case:
         found = real(case)
         if found.job is not None and found.job.hold is Hold.PERSON:
             return replace(found, job=replace(found.job, hold=Hold.REQUEUE, priority=1))
@@ -62,7 +63,7 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def _reviving(monkeypatch: pytest.MonkeyPatch) -> None:
     real = planning.locate
 
-    def locate(case: planning.Case) -> planning.Case:
+    def locate(case: Case) -> Case:
         found = real(case)
         if found.job is not None and found.job.state in ("COMPLETED", "CANCELLED"):
             return replace(found, job=replace(found.job, state="FAILED"))
