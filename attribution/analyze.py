@@ -10,7 +10,7 @@ over processes by `attribution.workers`, which calls the same `Analyzer.job`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -28,7 +28,7 @@ from attribution.sources.accounting import AccountingRecord, parse_accounting
 from attribution.sources.discover import Discovery, JobFiles, discover
 
 if TYPE_CHECKING:
-    from attribution.templates import ShapeCounts
+    from attribution.templates import Masked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Result:
     evidence: Evidence
     verdict: Verdict
     advice: Advice
-    shapes: tuple[ShapeCounts, ...] = ()
+    masked: Mapping[str, Masked] | None = None
 
     @property
     def diagnosis(self) -> Diagnosis:
@@ -105,11 +105,18 @@ class Analyzer:
         evidences = assemble(job, scans, accounting=self._accounting, kernel=self._kernel, cluster=self.options.cluster)
         for i, evidence in enumerate(evidences):
             last = i == len(evidences) - 1
-            shapes = tuple(s.shapes for scan in scans for s in scan.segments[-1:] if s.shapes) if last else ()
-            results.append(self.attempt(evidence, shapes))
+            results.append(self.attempt(evidence, self._masked(scans) if last else None))
         return tuple(results)
 
-    def attempt(self, evidence: Evidence, shapes: tuple[ShapeCounts, ...] = ()) -> Result:
+    def _masked(self, scans: Sequence[FileScan]) -> Mapping[str, Masked] | None:
+        """Masked lines of a job's files. Files that hold several attempts count for the last one."""
+        if not self.options.mine:
+            return None
+        from attribution.templates import ShapeCounts, mask
+
+        return mask(ShapeCounts.merged(s.shapes for scan in scans for s in scan.segments if s.shapes is not None))
+
+    def attempt(self, evidence: Evidence, masked: Mapping[str, Masked] | None = None) -> Result:
         """Diagnosis and Advice of one attempt's evidence: pure, so that a bundle can be replayed elsewhere."""
         verdict = diagnose(evidence, self.ruleset, self.relation, self.digests)
         advice = advise(
@@ -119,7 +126,7 @@ class Analyzer:
             taxonomy=self.ruleset.taxonomy,
             now_s=self.options.now_s,
         )
-        return Result(evidence=evidence, verdict=verdict, advice=advice, shapes=shapes)
+        return Result(evidence=evidence, verdict=verdict, advice=advice, masked=masked)
 
 
 def analyze(paths: Sequence[str], options: Options | None = None, *, stdin: BinaryIO | None = None) -> Iterator[Result]:

@@ -172,13 +172,13 @@ class Scanner:
                 on_bytes(len(block.data))
         return FileScan(file=file, segments=state.segments(), report=report)
 
-    def shape_counter(self) -> ShapeCounter | None:
+    def shape_counter(self, path: str) -> ShapeCounter | None:
         """A fresh counter of line shapes, None where nothing is mined."""
         if not self.mine:
             return None
         from attribution.templates import ShapeCounter
 
-        return ShapeCounter()
+        return ShapeCounter(path)
 
     def line_matches(self, line: Line, candidates: Iterable[int], frames: tuple[str, ...]) -> list[Match]:
         """Verified matches of one line, the one that speaks first."""
@@ -199,7 +199,7 @@ class FileState:
         self.sampler = scanner.matcher.sampler()
         self.context = _Context()
         self.folder = _Folder()
-        self.shapes: ShapeCounter | None = scanner.shape_counter()
+        self.shapes: ShapeCounter | None = scanner.shape_counter(file.display)
         self.current = Segment(file=file, first_line=1, first_offset=0)
         self.done: list[Segment] = []
         self.head = b""
