@@ -283,7 +283,7 @@ def _from_text(text: str, name: str) -> list[AccountingRecord]:
 
 
 def _row(header: Sequence[str], line: str) -> dict[str, str]:
-    """Cells by column. A bar within a comment or name makes too many cells: the surplus is the comment's or the name's."""
+    """Cells by column. Bars within a comment or name make too many cells: the surplus goes back there."""
     cells = line.split("|")
     surplus = len(cells) - len(header)
     if surplus == 1 and cells[-1] == "":

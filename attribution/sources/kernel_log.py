@@ -26,10 +26,8 @@ _CLOCK = re.compile(
 
 def boot_time(data: bytes) -> float | None:
     """Seconds since the epoch at which the kernel of this log booted, None where it does not say."""
-    found = None
-    for found in _CLOCK.finditer(data):
-        continue
-    return float(found["epoch"]) - float(found["since"]) if found else None
+    found = list(_CLOCK.finditer(data))
+    return float(found[-1]["epoch"]) - float(found[-1]["since"]) if found else None
 
 
 def host_of(data: bytes) -> str | None:

@@ -242,16 +242,12 @@ class Decompressed:
 
     def _begin(self) -> bool:
         """Start on the next member, if there is one. Padding of zeros is usual, other bytes are reported."""
-        first = self._input
+        first = self._input.lstrip(b"\0")
         while len(first) < len(self._magic) and (more := self._read()):
-            first += more
-        if not first.strip(b"\0"):
-            while first and not first.strip(b"\0"):
-                first = self._read()
-            if not first:
-                self._stop(None)
-                return False
-            first = first.lstrip(b"\0")
+            first = (first + more).lstrip(b"\0")
+        if not first:
+            self._stop(None)
+            return False
         if not first.startswith(self._magic):
             self._stop(f"bytes behind the end of the {self._kind} stream were left out")
             return False
@@ -265,13 +261,12 @@ class Peeked:
     def __init__(self, raw: Any) -> None:
         # One system call per request: a pipe's bytes are handed on as they come.
         self._read = getattr(raw, "readinto1", None) or raw.readinto
+        self._error: DamagedError | None = None
         buffer = bytearray(HEAD_BYTES)
         filled = 0
-        while filled < HEAD_BYTES and (n := self._read(memoryview(buffer)[filled:])):
+        # An interactive stream is not kept waiting once there is enough to judge by.
+        while filled < 8 and (n := self._next(memoryview(buffer)[filled:])):
             filled += n
-            # An interactive stream is not kept waiting once there is enough to judge by.
-            if filled >= 8:
-                break
         self.head = bytes(buffer[:filled])
         self._rest = memoryview(self.head)
 
@@ -282,7 +277,18 @@ class Peeked:
             buffer[:n] = self._rest[:n]
             self._rest = self._rest[n:]
             return n
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         return self._read(buffer)  # type: ignore[no-any-return]
+
+    def _next(self, buffer: memoryview) -> int:
+        try:
+            return self._read(buffer) or 0
+        except DamagedError as error:
+            # Told once what came before it was handed out.
+            self._error = error
+            return 0
 
 
 class Window:
