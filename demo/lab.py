@@ -68,7 +68,7 @@ CompleteWait=0
 {accounting}
 {nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP PriorityTier=10 DefMemPerCPU=100
-PartitionName=low  Nodes=ALL MaxTime=INFINITE DefaultTime=60 State=UP PriorityTier=1 PreemptMode=REQUEUE DefMemPerCPU=100
+PartitionName=low Nodes=ALL MaxTime=INFINITE DefaultTime=60 State=UP PriorityTier=1 PreemptMode=REQUEUE DefMemPerCPU=100
 PartitionName=high Nodes=ALL MaxTime=INFINITE DefaultTime=60 State=UP PriorityTier=100 PreemptMode=OFF DefMemPerCPU=100
 """
 _NODE = (
@@ -241,7 +241,6 @@ class Lab:
     def __exit__(self, *exc: object) -> None:
         self.down()
 
-
     def start_controller(self) -> None:
         """Start slurmctld and wait for its ping."""
         self._start("slurmctld", ["slurmctld", "-D", "-f", f"{self.root}/etc/slurm.conf"])
@@ -290,9 +289,8 @@ class Lab:
     def _database(self) -> None:
         state = self.root / "state" / "mysql"
         options = ["--no-defaults", f"--datadir={state}", "--user=mysql"]
-        done = subprocess.run(
-            ["mariadb-install-db", *options, "--skip-test-db"], env=self.env, capture_output=True, timeout=120, check=False
-        )
+        args = ["mariadb-install-db", *options, "--skip-test-db"]
+        done = subprocess.run(args, env=self.env, capture_output=True, timeout=120, check=False)
         if done.returncode:
             raise LabError(f"mariadb-install-db: {done.stderr[-400:]!r}")
         sock = f"{self.root}/run/mysql/mysqld.sock"
@@ -307,7 +305,6 @@ class Lab:
         # slurmdbd reads its configuration beside SLURM_CONF
         self._start("slurmdbd", ["slurmdbd", "-D"])
         wait_until("slurmdbd", lambda: self._quiet("sacctmgr", "-i", "add", "cluster", "lab"), 30, 0.2)
-
 
     def _users(self) -> None:
         for user in USERS:
@@ -393,7 +390,6 @@ class Lab:
             )
             shutil.chown(dbd, "slurm")
             dbd.chmod(0o600)
-
 
     def run(self, *args: str, user: str | None = None, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
         """A client program, as root or as one of the users."""

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from attribution.reconcile import planning, tick
+from attribution.reconcile import planning, tick  # noqa: E402
 from attribution.reconcile.case import Case  # noqa: E402
 from attribution.schedulers.base import Hold  # noqa: E402
 from tests.sim import simulation  # noqa: E402
