@@ -19,13 +19,14 @@ from attribution import __version__, causality, resources
 from attribution.attempts import assemble
 from attribution.diagnose import Verdict, diagnose
 from attribution.match import Matcher
-from attribution.model import Advice, Diagnosis, Digests, Episode, Evidence, Source
+from attribution.model import Advice, Diagnosis, Digests, Episode, Evidence, Match, Source
 from attribution.policy import Policy, advise, load_policy
-from attribution.scan import FileScan, Scanner
+from attribution.scan import FileScan, Scanner, best
 from attribution.signatures import RuleSet
 from attribution.signatures import load as load_rules
 from attribution.sources.accounting import AccountingRecord, parse_accounting
 from attribution.sources.discover import Discovery, JobFiles, discover
+from attribution.sources.prefix import LineParser
 
 if TYPE_CHECKING:
     from attribution.templates import Masked
@@ -91,6 +92,15 @@ class Analyzer:
         self._accounting = tuple(
             r for name in self.options.accounting for r in parse_accounting(Path(name).read_bytes(), name=name)
         )
+
+    def match_text(self, text: str) -> Match | None:
+        """What the rules say of one raw line, as printed."""
+        parser = LineParser("", Source.JOB_LOG)
+        for line in parser.parse(text.encode("utf-8", "replace"), 1, 0):
+            found = best(self._scanner.matcher.match_line(line))
+            if found and not found[0].shadow:
+                return found[0]
+        return None
 
     def read_kernel_logs(self, found: Discovery) -> None:
         """Scan the kernel logs once; their matches join the attempts of their nodes."""

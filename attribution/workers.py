@@ -64,6 +64,7 @@ def run_jobs(
     *,
     jobs: int = 0,
     on_bytes: Callable[[int], None] | None = None,
+    analyzer: Analyzer | None = None,
 ) -> Iterator[tuple[JobFiles, tuple[Result, ...]]]:
     """Each job with its results, in the order found.
 
@@ -72,12 +73,13 @@ def run_jobs(
         options: how to analyse.
         jobs: processes; 0 takes one per core, where the input is worth it.
         on_bytes: told how many bytes were read, in steps.
+        analyzer: one that is loaded already, for work in this process.
     """
     total = sum(job.size_bytes for job in found.groups)
     n = jobs or (cores() if total >= WORTH_BYTES else 1)
     streaming = any(job.streaming for job in found.groups)
     if n <= 1 or streaming or len(found.groups) <= 1:
-        analyzer = Analyzer(options)
+        analyzer = analyzer or Analyzer(options)
         analyzer.read_kernel_logs(found)
         for job in found.groups:
             yield job, analyzer.job(job, on_bytes)

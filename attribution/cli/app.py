@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from attribution.cli import analyze, evaluate, explain
+from attribution.cli import analyze, evaluate, explain, query
+from attribution.cli.rules import app as rules_app
 
 app = typer.Typer(
     name="recovery",
@@ -36,3 +37,6 @@ def _root(
 app.command("analyze")(analyze.analyze)
 app.command("explain")(explain.explain)
 app.command("evaluate")(evaluate.evaluate)
+app.command("query")(query.query)
+app.add_typer(query.store_app, name="store")
+app.add_typer(rules_app, name="rules")
