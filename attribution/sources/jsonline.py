@@ -52,6 +52,9 @@ def parse_json_line(text: str, default_year: int) -> JsonLine | None:
     found = list(_messages(row, 0))[:_MOST_MESSAGES]
     if not found:
         return None
+    if len(found) == 1 and " " not in found[0]:
+        # {"event": "step", "iter": 10, "loss": 2.1}: the fields are the message.
+        found = [text]
     lines = [line for message in found for line in message.split("\n")[:_MOST_LINES] if line.strip()]
     host = _first(row, _HOST)
     return JsonLine(
