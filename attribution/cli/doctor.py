@@ -65,7 +65,9 @@ def _print_rich(found: Survey, checks: tuple[Check, ...]) -> None:
 
     console = Console(highlight=False)
     if found.files:
-        table = Table(title=f"{len(found.files)} files, {found.jobs} jobs", title_justify="left", show_lines=True, expand=True)
+        table = Table(
+            title=f"{len(found.files)} files, {found.jobs} jobs", title_justify="left", show_lines=True, expand=True
+        )
         table.add_column("file", overflow="fold", ratio=2)
         table.add_column("understood as", overflow="fold", ratio=3)
         for f in found.files:

@@ -109,8 +109,17 @@ def _numbered(records: Sequence[AccountingRecord]) -> tuple[AccountingRecord, ..
 def _number(value: Any) -> int | None:
     """22.05's scalar or 24.11's {set, infinite, number}; unset and infinite are None."""
     if isinstance(value, dict):
-        return int(value["number"]) if value.get("set") and not value.get("infinite") else None
-    return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
+        value = value.get("number") if value.get("set") and not value.get("infinite") else None
+    # A counter beyond 64 bits is nobody's, and would not fit a table.
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62 else None
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _word(value: Any) -> str | None:
@@ -146,7 +155,7 @@ def _hosts(value: Any) -> tuple[str, ...]:
 
 
 def _gpus(tres: Any) -> int | None:
-    rows = (tres or {}).get("allocated") or (tres or {}).get("requested") or [] if isinstance(tres, dict) else []
+    rows = _list(_object(tres).get("allocated")) or _list(_object(tres).get("requested"))
     counts = [
         _number(r.get("count")) or 0
         for r in rows
@@ -158,8 +167,7 @@ def _gpus(tres: Any) -> int | None:
 def _step(row: dict[str, Any]) -> StepRecord:
     state = _state(row.get("state"))
     code, signal = _exit(row.get("exit_code"), state)
-    step = row.get("step") or {}
-    nodes = row.get("nodes") or {}
+    step, nodes = _object(row.get("step")), row.get("nodes")
     return StepRecord(
         id=str(step.get("id") or step.get("name") or ""),
         state=state,
@@ -170,10 +178,8 @@ def _step(row: dict[str, Any]) -> StepRecord:
 
 
 def _from_json(row: dict[str, Any]) -> AccountingRecord:
-    times = row.get("time") or {}
-    state = row.get("state") or {}
-    array = row.get("array") or {}
-    word = _state(state.get("current") if isinstance(state, dict) else state)
+    times, state, array = (_object(row.get(k)) for k in ("time", "state", "array"))
+    word = _state(state.get("current", row.get("state") if not state else None))
     code, signal = _exit(row.get("exit_code"), word)
     derived = _exit(row.get("derived_exit_code"), word)
     comment = row.get("comment")
@@ -183,10 +189,10 @@ def _from_json(row: dict[str, Any]) -> AccountingRecord:
         job_id=f"{array_id}_{task_id}" if array_id and task_id is not None else str(row["job_id"]),
         cluster=_word(row.get("cluster")),
         name=_word(row.get("name")),
-        user=_word((row.get("association") or {}).get("user")) or _word(row.get("user")),
+        user=_word(_object(row.get("association")).get("user")) or _word(row.get("user")),
         partition=_word(row.get("partition")),
         state=word,
-        reason=_reason(state.get("reason") if isinstance(state, dict) else None),
+        reason=_reason(state.get("reason")),
         exit_code=code,
         exit_signal=signal,
         derived_exit_code=derived[0],
@@ -203,7 +209,7 @@ def _from_json(row: dict[str, Any]) -> AccountingRecord:
         cancelled_by=_word(row.get("kill_request_user")),
         restart=_number(row.get("restart_cnt")),
         output=_word(row.get("stdout_expanded")),
-        steps=tuple(_step(s) for s in row.get("steps") or [] if isinstance(s, dict)),
+        steps=tuple(_step(s) for s in _list(row.get("steps")) if isinstance(s, dict)),
     )
 
 
@@ -253,16 +259,18 @@ def _moment(text: str | None) -> float | None:
 
 def _from_text(text: str, name: str) -> list[AccountingRecord]:
     lines = text.splitlines()
-    header = [h.strip().lower() for h in lines[0].rstrip("|").split("|")] if lines else []
+    header = [h.strip().lower() for h in lines[0].removesuffix("|").split("|")] if lines else []
     if len(header) < 2 or not {"jobid", "jobidraw"}.intersection(header):
         raise SourceError(
             "neither JSON nor parsable text with a header",
             where=name,
             mend="export it with sacct --json, or sacct -P -D -o JobID,State,ExitCode,Submit,Start,End,NodeList",
         )
+    # With --parsable, unlike --parsable2, every line ends with a bar.
+    barred = lines[0].endswith("|")
     out: list[AccountingRecord] = []
     for line in lines[1:]:
-        row = _row(header, line)
+        row = _row(header, line.removesuffix("|") if barred else line)
         job = row.get("jobid") or row.get("jobidraw") or ""
         # Comments may hold line ends; what follows one is no row.
         if not _JOB_ID.match(job):
@@ -286,9 +294,7 @@ def _row(header: Sequence[str], line: str) -> dict[str, str]:
     """Cells by column. Bars within a comment or name make too many cells: the surplus goes back there."""
     cells = line.split("|")
     surplus = len(cells) - len(header)
-    if surplus == 1 and cells[-1] == "":
-        cells.pop()
-    elif surplus > 0:
+    if surplus > 0:
         wide = next((header.index(c) for c in ("comment", "jobname", "admincomment") if c in header), len(header) - 1)
         cells[wide : wide + surplus + 1] = ["|".join(cells[wide : wide + surplus + 1])]
     return dict(zip(header, (c.strip() for c in cells), strict=False))
