@@ -112,6 +112,8 @@ def best(matches: list[Match]) -> list[Match]:
 
     A noise match that is at least as specific silences the line. Shadow matches are kept apart and decide nothing.
     """
+    if len(matches) < 2:
+        return matches
     shadows = [m for m in matches if m.shadow]
     live = [m for m in matches if not m.shadow]
     if not live:

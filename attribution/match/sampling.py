@@ -14,8 +14,8 @@ from itertools import islice
 from typing import NamedTuple
 
 #: Lines of one kind (set of candidate signatures) per file that are kept before thinning begins.
-EXACT_DENSE = 1_024
-EXACT = 50_000
+EXACT_DENSE = 160
+EXACT = 4_096
 #: Thinned progress lines that `Sampler.recent` remembers, newest last, and the bytes kept of each.
 RECENT = 64
 RECENT_BYTES = 4_096

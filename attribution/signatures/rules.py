@@ -11,7 +11,7 @@ from attribution.model import Action, Domain, Line, Match, Role, RuleStatus, Sou
 from attribution.signatures.relax import Relaxed, relax
 
 #: Characters of a message that are looked at; longer messages are cut, so that hostile lines cost a bounded time.
-MAX_MESSAGE = 16_384
+MAX_MESSAGE = 4_096
 
 
 class Pattern:
@@ -158,7 +158,9 @@ class Signature:
     @property
     def dense(self) -> bool:
         """True where lines of it may be sampled in a file that is full of them (see `attribution.match`)."""
-        return self.role is Role.NOISE or "step" in self.marks or (self.role is Role.CONTEXT and not self.marks)
+        if self.role in (Role.CONTEXT, Role.PROGRESS):
+            return self.marks <= {"step", "phase_init", "phase_load", "phase_train", "phase_eval", "phase_save"}
+        return self.role is Role.NOISE
 
     def find(self, text: str, frames: tuple[str, ...] = ()) -> dict[str, str] | None:
         """Captured fields where the signature recognises the message, else None. The first pattern found speaks."""
