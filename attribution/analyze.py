@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from attribution import __version__, causality, resources
 from attribution.attempts import assemble
-from attribution.diagnose import Verdict, diagnose
+from attribution.diagnose import diagnose
 from attribution.match import Matcher
-from attribution.model import Advice, Diagnosis, Digests, Episode, Evidence, Match, Source
+from attribution.model import Digests, Evidence, Match, Source
 from attribution.policy import Policy, advise, load_policy
+from attribution.result import Result
 from attribution.scan import FileScan, Scanner, best
 from attribution.signatures import RuleSet
 from attribution.signatures import load as load_rules
@@ -46,26 +47,6 @@ class Options:
     mine: bool = True
     cluster: str | None = None
     now_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """All that is known of one attempt."""
-
-    evidence: Evidence
-    verdict: Verdict
-    advice: Advice
-    masked: Mapping[str, Masked] | None = None
-
-    @property
-    def diagnosis(self) -> Diagnosis:
-        """The diagnosis."""
-        return self.verdict.diagnosis
-
-    @property
-    def episodes(self) -> tuple[Episode, ...]:
-        """Episodes, the one that the diagnosis rests on first."""
-        return self.verdict.episodes
 
 
 @dataclass(slots=True)
@@ -152,8 +133,3 @@ def analyze(paths: Sequence[str], options: Options | None = None, *, stdin: Bina
     analyzer.read_kernel_logs(found)
     for job in found.groups:
         yield from analyzer.job(job)
-
-
-def trusted(result: Result) -> bool:
-    """True where a source that may speak about a node was read."""
-    return bool(result.evidence.sources - {Source.JOB_LOG})

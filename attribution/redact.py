@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import partial
 
 
 class Level(StrEnum):
@@ -73,13 +74,13 @@ def redact(text: str, *, level: Level = Level.SECRETS) -> str:
         return text
     if _HINT.search(text):
         for name, pattern in _SECRETS:
-            text = pattern.sub(lambda m, name=name: _mark(m, name), text)
+            text = pattern.sub(partial(_mark, name), text)
     if level is Level.PERSONAL:
         text = _HOME.sub(lambda m: f"{m['keep']}[user]", text)
     return text
 
 
-def _mark(found: re.Match[str], name: str) -> str:
+def _mark(name: str, found: re.Match[str]) -> str:
     keep = found.groupdict().get("keep") or ""
     if name == "secret" and _HARMLESS.search(keep):
         return found.group()

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import BinaryIO
 
-from attribution.analyze import Analyzer, Options, Result
+from attribution.analyze import Analyzer, Options
+from attribution.result import Result
 from attribution.sources.discover import Discovery, JobFiles, discover
 
 #: A batch holds jobs of about this many bytes, and at most this many jobs.

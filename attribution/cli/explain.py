@@ -18,9 +18,7 @@ AROUND = 3
 
 def explain(
     attempt: Annotated[str, typer.Argument(help="Attempt id, or the beginning of one; or the path of a log.")],
-    store: Annotated[
-        Path | None, typer.Option("--store", help="Folder of the store.", envvar="RECOVERY_STORE")
-    ] = None,
+    store: Annotated[Path | None, typer.Option("--store", help="Folder of the store.", envvar="RECOVERY_STORE")] = None,
     format_: Annotated[str, typer.Option("--format", "-f", help="rich or json.")] = "rich",
 ) -> None:
     """Show why: lines in context, matches with their roles, why this root, why this advice."""
@@ -41,7 +39,9 @@ def explain(
         if missing or format_ == "json":
             _from_store(document, missing, format_)
             return
-    results = [r for r in analyze(files, Options(mine=False)) if wanted is None or str(r.evidence.attempt.key) == wanted]
+    results = [
+        r for r in analyze(files, Options(mine=False)) if wanted is None or str(r.evidence.attempt.key) == wanted
+    ]
     for r in results or list(analyze(files, Options(mine=False, each=True)))[-1:]:
         document = diagnosis_document(r.evidence.attempt, r.diagnosis, r.advice)
         if format_ == "json":

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    import polars as pl
 
 StoreOption = Annotated[Path, typer.Option("--store", help="Folder of the store.", envvar="RECOVERY_STORE")]
 DEFAULT = Path("recovery-store")
@@ -17,7 +20,9 @@ def query(
     sql: Annotated[str, typer.Argument(help='SQL, as "select class, count(*) from diagnoses group by 1".')],
     store: StoreOption = DEFAULT,
     format_: Annotated[str, typer.Option("--format", "-f", help="table, json, jsonl, csv or parquet.")] = "table",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here instead of standard output.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write here instead of standard output.")
+    ] = None,
     rows: Annotated[int, typer.Option("--rows", help="Most rows of a table; 0 prints all.")] = 100,
 ) -> None:
     """Ask the store in SQL (DuckDB's). Tables: attempts, diagnoses, advice, matches, episodes, templates, template_counts."""
@@ -47,14 +52,16 @@ def query(
     elif format_ == "jsonl":
         text = frame.write_ndjson()
     else:
-        raise ConfigError(f"unknown format {format_!r}", where="--format", mend="use table, json, jsonl, csv or parquet")
+        raise ConfigError(
+            f"unknown format {format_!r}", where="--format", mend="use table, json, jsonl, csv or parquet"
+        )
     if output is not None:
         output.write_text(text, encoding="utf-8")
     else:
         sys.stdout.write(text)
 
 
-def _flat(frame):  # type: ignore[no-untyped-def]
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
     """Lists joined with blanks: CSV has no lists."""
     import polars as pl
 

@@ -12,9 +12,10 @@ from typing import Any
 import orjson
 
 from attribution import __version__
-from attribution.analyze import Analyzer, Options, Result
+from attribution.analyze import Analyzer, Options
 from attribution.cli.output import Form, Format, Writer
 from attribution.report.json import advice_document, diagnosis_document
+from attribution.result import Result
 from attribution.sources.discover import Discovery, JobFiles, discover
 from attribution.store import Store
 from attribution.store.manifest import Input

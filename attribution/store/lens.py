@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
     from attribution.store.store import Store
 
-_TYPES = {"str": "VARCHAR", "i64": "BIGINT", "f64": "DOUBLE", "bool": "BOOLEAN", "list[str]": "VARCHAR[]", "json": "VARCHAR"}
+_TYPES = {
+    "str": "VARCHAR",
+    "i64": "BIGINT",
+    "f64": "DOUBLE",
+    "bool": "BOOLEAN",
+    "list[str]": "VARCHAR[]",
+    "json": "VARCHAR",
+}
 
 
 class Lens:
@@ -49,7 +56,13 @@ class Lens:
             empty = ", ".join(f'null::{_TYPES[c.kind]} as "{c.name}"' for c in columns)
             source = f"(select {empty} where false)"
         self._con.execute(f"create view {name}_history as select * from {source}")
-        key = "template_id" if name == "templates" else "attempt_id" if any(c.name == "attempt_id" for c in columns) else None
+        key = (
+            "template_id"
+            if name == "templates"
+            else "attempt_id"
+            if any(c.name == "attempt_id" for c in columns)
+            else None
+        )
         if key is None:
             self._con.execute(f"create view {name} as select * from {name}_history")
             return
@@ -68,7 +81,7 @@ class Lens:
             StoreError: the query is wrong.
         """
         try:
-            return self._con.sql(query, params=list(parameters)).pl()
+            frame: pl.DataFrame = self._con.sql(query, params=list(parameters)).pl()
         except duckdb.Error as error:
             raise StoreError(
                 str(error).split("\n", 1)[0],
@@ -77,6 +90,7 @@ class Lens:
             ) from error
         except AttributeError as error:  # a statement without a result
             raise StoreError("the query gives no rows", where="query", mend="ask with select") from error
+        return frame
 
 
 def _quoted(text: str) -> str:

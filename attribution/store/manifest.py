@@ -42,7 +42,9 @@ class Input:
                     digest.update(f.read(HEAD))
         except OSError:
             return None
-        return Input(path=str(Path(path).absolute()), size=info.st_size, mtime_ns=info.st_mtime_ns, edges=digest.hexdigest()[:16])
+        return Input(
+            path=str(Path(path).absolute()), size=info.st_size, mtime_ns=info.st_mtime_ns, edges=digest.hexdigest()[:16]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,9 @@ class Manifest:
                 replaces=tuple(raw["replaces"]),
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"damaged manifest: {error}", where=where, mend="move the file away; its run is lost") from error
+            raise StoreError(
+                f"damaged manifest: {error}", where=where, mend="move the file away; its run is lost"
+            ) from error
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -12,7 +12,7 @@ from attribution.model import TABLES, Advice, Attempt, Column, Diagnosis, Episod
 from attribution.redact import Level, redact
 
 if TYPE_CHECKING:
-    from attribution.analyze import Result
+    from attribution.result import Result
     from attribution.templates import Template, TemplateCount
 
 MAX_TEXT = 500

@@ -38,7 +38,9 @@ class Store:
         try:
             found = int(orjson.loads(version.read_bytes())["store"])
         except FileNotFoundError as error:
-            raise StoreError("no store is here", where=str(self.path), mend="run recovery analyze --store, or name another") from error
+            raise StoreError(
+                "no store is here", where=str(self.path), mend="run recovery analyze --store, or name another"
+            ) from error
         except (OSError, ValueError, KeyError) as error:
             raise StoreError(f"version.json cannot be read: {error}", where=str(self.path)) from error
         if found > STORE_VERSION:
@@ -73,7 +75,9 @@ class Store:
                 out.add(path)
         return frozenset(out)
 
-    def writer(self, *, rules: str, engine: str, classify: Classifier | None = None, run_id: str | None = None) -> Writer:
+    def writer(
+        self, *, rules: str, engine: str, classify: Classifier | None = None, run_id: str | None = None
+    ) -> Writer:
         """A new run that appends. Its id sorts behind all earlier ones."""
         from attribution.store.writer import Writer
 
@@ -113,9 +117,16 @@ class Store:
         exact = [r for r in rows.iter_rows() if r[0] == attempt_id]
         found = exact or list(rows.iter_rows())
         if not found:
-            raise StoreError(f"no attempt {attempt_id!r}", where=str(self.path), mend='see recovery query "select attempt_id from attempts"')
+            raise StoreError(
+                f"no attempt {attempt_id!r}",
+                where=str(self.path),
+                mend='see recovery query "select attempt_id from attempts"',
+            )
         if len(found) > 1:
-            raise StoreError(f"{len(found)} attempts begin with {attempt_id!r}: " + ", ".join(r[0] for r in found[:5]), where=str(self.path))
+            raise StoreError(
+                f"{len(found)} attempts begin with {attempt_id!r}: " + ", ".join(r[0] for r in found[:5]),
+                where=str(self.path),
+            )
         document: dict[str, Any] = orjson.loads(found[0][1])
         return document
 

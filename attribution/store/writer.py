@@ -15,7 +15,7 @@ from attribution.store.rows import Rows, table_of
 from attribution.templates import Masked, Miner, Template
 
 if TYPE_CHECKING:
-    from attribution.analyze import Result
+    from attribution.result import Result
     from attribution.store.store import Store
 
 #: A unit is committed when it holds this many attempts, or attempts of this many bytes of logs.
@@ -50,7 +50,9 @@ class Writer:
         classify: exemplar line -> (signature, class), for mapping templates to what rules say of them.
     """
 
-    def __init__(self, store: Store, *, run_id: str, rules: str, engine: str, classify: Classifier | None = None) -> None:
+    def __init__(
+        self, store: Store, *, run_id: str, rules: str, engine: str, classify: Classifier | None = None
+    ) -> None:
         self._store, self.run_id = store, run_id
         self._rules, self._engine, self._classify = rules, engine, classify
         self._miner: Miner | None = None

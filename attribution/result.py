@@ -1,0 +1,33 @@
+"""All that is known of one attempt, in one object: what analysis gives, and what the store and reports take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attribution.diagnose import Verdict
+from attribution.model import Advice, Diagnosis, Episode, Evidence
+
+if TYPE_CHECKING:
+    from attribution.templates import Masked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Evidence, verdict and advice of one attempt; `masked` holds its lines for mining, where lines are mined."""
+
+    evidence: Evidence
+    verdict: Verdict
+    advice: Advice
+    masked: Mapping[str, Masked] | None = None
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The diagnosis."""
+        return self.verdict.diagnosis
+
+    @property
+    def episodes(self) -> tuple[Episode, ...]:
+        """Episodes, the one that the diagnosis rests on first."""
+        return self.verdict.episodes
