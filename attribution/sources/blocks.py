@@ -186,7 +186,7 @@ def _opened(raw: Readable, head: bytes, report: ReadReport, name: str) -> Readab
     why = why_binary(head)
     if why is None:
         return raw
-    report.problems.append(f"{name}: left out, it {why}")
+    report.problems.append(f"{name}: skipped: {why}")
     return _Nothing()
 
 

@@ -112,7 +112,7 @@ class _Finder:
     def _file(self, path: str, size: int, mtime: float, source: Source) -> SourceFile | None:
         """A file as a source, None (and a problem) where it is no readable log."""
         if path.lower().endswith(_SKIP):
-            self.problem(path, "left out: by its name no log", lost=False)
+            self.problem(path, "skipped: by its name no log", lost=False)
             return None
         try:
             compression, head = head_of(path)
@@ -120,7 +120,7 @@ class _Finder:
             self.problem(path, f"cannot be read: {error.strerror}")
             return None
         if (why := why_binary(head)) is not None:
-            self.problem(path, f"left out: {why}")
+            self.problem(path, f"skipped: {why}")
             return None
         if size == 0:
             self.problem(path, "is empty")
@@ -221,7 +221,7 @@ class _Finder:
     def _remote_file(self, system: object, name: str, source: Source) -> SourceFile | None:
         url = system.unstrip_protocol(name)  # type: ignore[attr-defined]
         if url.lower().endswith(_SKIP):
-            self.problem(url, "left out: by its name no log", lost=False)
+            self.problem(url, "skipped: by its name no log", lost=False)
             return None
         size = system.info(name).get("size") or 0  # type: ignore[attr-defined]
         return SourceFile(path=url, display=url, source=source, size_bytes=size, hints=hints_of(url, self.patterns))
@@ -335,7 +335,9 @@ def discover(
         for f in found:
             if is_kernel_log(f.path) and len(found) > 1:
                 finder.problem(
-                    f.path, "named like a kernel log: name it with --kernel-log to have it read as one", lost=False
+                    f.path,
+                    "skipped: named like a kernel log; give it with --kernel-log to have it read as one",
+                    lost=False,
                 )
             else:
                 loose[f.path] = f

@@ -69,9 +69,9 @@ _JOURNAL = re.compile(r"(?P<host>[\w.-]{1,120}) (?:kernel|[\w./@-]{1,60}\[\d{1,9
 
 # pdsh, clush: "node-17: text". Only names that look like hosts: "libc.so.6: " and "python3.10: " do too.
 _HOST = re.compile(
-    r"(?P<host>(?:(?:gpu|node|nid|cn|dgx|compute|worker|host|hgx|nvl|hpc|trn)[\w-]*\d[\w-]*|inst-[\w-]+|ip-\d[\d-]+"
-    r"|x\d+c\d+s\d+b\d+n\d+)"
-    r"(?:\.[A-Za-z][\w.-]*)?|\d{1,3}(?:\.\d{1,3}){3}): (?:rank (?P<rank>\d{1,7}): )?",
+    r"(?P<host>(?:(?:gpu|node|nid|cn|dgx|compute|worker|host|hgx|nvl|hpc|trn)[\w-]{0,60}\d[\w-]{0,60}|inst-[\w-]{1,90}|ip-\d[\d-]{1,40}"
+    r"|x\d{1,6}c\d{1,4}s\d{1,4}b\d{1,4}n\d{1,4})"
+    r"(?:\.[A-Za-z][\w.-]{0,160})?|\d{1,3}(?:\.\d{1,3}){3}): (?:rank (?P<rank>\d{1,7}): )?",
     re.ASCII,
 )
 # docker compose: "trainer-1  | text", "trainer | text"

@@ -36,7 +36,7 @@ _UCX = re.compile(r"\[(?P<host>[A-Za-z][\w.-]{0,120}):(?P<pid>\d{1,8}):\d{1,8}\]
 _INNER_RANK = re.compile(r"\[rank[ :=]?(\d{1,7})\]", re.IGNORECASE | re.ASCII)
 #: Beginnings of messages that are found glued to the end of something else, most often a progress bar.
 _GLUED = re.compile(
-    r"slurmstepd(?:-[\w.-]+)?: error: |srun: error: |srun: Job step aborted|srun: Force Terminated"
+    r"slurmstepd(?:-[\w.-]{1,120})?: error: |srun: error: |srun: Job step aborted|srun: Force Terminated"
     r"|\*\*\* (?:JOB|STEP) \d"
     r"|Traceback \(most recent call last\):|\[rank\d{1,7}\]: ?(?:\[[EWIF]|Traceback|[\w.]{0,80}Error|\[rank)"
     r"|\[[EF]\d{3,4} \d\d:\d\d:\d\d|(?<![\w./-])[A-Za-z][\w.-]{1,80}:\d{2,8}:\d{2,8} \[\d+\] (?:NCCL|[\w/]+\.cc)",
@@ -45,8 +45,8 @@ _GLUED = re.compile(
 _GLUE_WORDS = ("slurmstepd", "srun: ", "*** JOB ", "*** STEP ", "Traceback (", "[rank", "[E", "[F", "] NCCL ", ".cc:")
 #: What may stand between a line's beginning and its message without being a message.
 _ONLY_PREFIX = re.compile(
-    r"\s*(?:(?:slurmstepd[\w.-]*|srun): (?:error: )?|\[[\dT:.-]{10,30}\] (?:error: )?|error: |\[[\w ]{1,40}\]:? ?"
-    r"|\d{1,6}: )*\s*$",
+    # No two alternatives can match the same text, so that a hostile line costs no more than its length.
+    r"\s*(?:slurmstepd[\w.-]{0,120}: |srun: |error: |\[\d{4}-[\dT:.-]{5,26}\] |\[[\w ]{1,40}\]:? ?|\d{1,6}: )*\s*$",
     re.ASCII,
 )
 _EXCEPTION = re.compile(r"[A-Z][A-Za-z0-9]{2,60}?(?:Error|Exception|Interrupt)(?=[A-Z.:a-z ])", re.ASCII)

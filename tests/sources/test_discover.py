@@ -104,12 +104,12 @@ def test_what_is_no_log_is_left_out_with_a_reason(tmp_path: Path) -> None:
     assert [g.name for g in found.groups] == ["empty", "ok"]
     said = {Path(p.path).name: p.what for p in found.problems}
     assert said == {
-        "ckpt.pt": "left out: by its name no log",
+        "ckpt.pt": "skipped: by its name no log",
         "dangling.log": "cannot be read: No such file or directory",
         "empty.log": "is empty",
         "missing": "cannot be read: No such file or directory",
-        "model": "left out: looks like a zip archive (a PyTorch checkpoint?)",
-        "packed": "left out: looks like a pickle",
+        "model": "skipped: looks like a zip archive (a PyTorch checkpoint?)",
+        "packed": "skipped: looks like a pickle",
         "pipe.log": "is no regular file",
         "*.nothing": "matches nothing",
     }

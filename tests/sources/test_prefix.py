@@ -201,3 +201,17 @@ SHAPES = ["0: ", "[rank3]: ", "[default1]:", "[1,2]<stderr>:", "(A pid=1) ", "20
 def test_any_stack_of_prefixes_is_parsed(parts: list[str]) -> None:
     for line in parse("".join(parts)):
         assert len(line.text) <= len("".join(parts)) + 20
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["[2025061403] ", "error: ", "gpu1", "slurmstepd-", "(a pid=", "[rank", "1: ", "\x1b[0", "ImportError", "x - ", "a.b:12:", "slurmstepd: error: ", "[2025-06-14T03:21:57] error: ", "  "],
+)  # fmt: skip
+def test_hostile_lines_cost_no_more_than_their_length(piece: str) -> None:
+    import time
+
+    raw = (piece * (32_000 // len(piece)) + "Traceback (most recent call last):").encode()
+    begun = time.process_time()
+    parse(raw)
+    parse(raw + b" [repeated 3x across cluster]")
+    assert time.process_time() - begun < 0.5
