@@ -19,7 +19,7 @@ HEAD_BYTES = 4096
 _CHUNK = 1 << 18
 _STEP = 1 << 16
 #: zstandard has no output limit, so it is fed little at a time.
-_ZST_STEP = 1 << 12
+_ZST_STEP = 1 << 10
 
 _MAGIC = (
     (b"\x1f\x8b", "gz"),
