@@ -89,9 +89,7 @@ class Analyzer:
 
     def job(self, job: JobFiles, on_bytes: Callable[[int], None] | None = None) -> tuple[Result, ...]:
         """Results of the attempts of one job, oldest first."""
-        scans: list[FileScan] = []
-        for file in job.files:
-            scans.append(self._scanner.scan(file, on_bytes))
+        scans = [self._scanner.scan(file, on_bytes) for file in job.files]
         results = []
         evidences = assemble(job, scans, accounting=self._accounting, kernel=self._kernel, cluster=self.options.cluster)
         for i, evidence in enumerate(evidences):

@@ -73,7 +73,7 @@ def task_list(text: str | None, limit: int = 65_536) -> tuple[int, ...]:
         if not low.isdigit() or (high and not high.isdigit()):
             continue
         a, b = int(low), int(high or low)
-        out.extend(range(a, min(b, a + limit - len(out)) + 1))
+        out.extend(range(a, min(b + 1, a + limit - len(out))))
         if len(out) >= limit:
             break
     return tuple(out)

@@ -236,7 +236,8 @@ class FileState:
                 above = self.context.before(block, candidate.start) if above is None else above
                 frames = frames_above(above, line, self.parser)
             for match in self.scanner.line_matches(line, candidate.signatures, frames):
-                self._take(match if candidate.weight == 1 else replace(match, count=candidate.weight))
+                times = candidate.weight * line.count
+                self._take(match if times == 1 else replace(match, count=times))
 
     def _take(self, match: Match) -> None:
         if "job_start" in match.marks and self._worth_cutting(match):

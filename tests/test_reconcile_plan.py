@@ -212,9 +212,9 @@ def test_what_an_older_generation_began_is_brought_to_an_end() -> None:
     marked = replace(HELD, admin_comment="recovery:adv-1")
     assert one(world(marked), nothing, REQUEUED) == "SLURM_RELEASE"
     stop = replace(ADVICE, action=Action.TERMINATE, generation=2)
-    assert one(world(HELD), stop, REQUEUED) == "SLURM_CANCEL"
-    unsure = [*EVIDENCE, *did(StepKind.REQUEUE_HOLD, reply=ReplyKind.UNKNOWN)]
-    assert one(world(HELD), stop, unsure) == "SETTLING", "not surely ours: never cancelled"
+    (found,) = plan(world(HELD), [stop], numbered([*REQUEUED, settled(Reason.MOVED_ON)]), PLAIN, NOW)
+    assert isinstance(found, Verdict) and found.reason is Reason.MOVED_ON, "a successor is never cancelled"
+    assert found.detail == "left held by Recovery: scontrol release 7"
 
 
 def test_refusals_are_final_and_tries_are_counted() -> None:
@@ -361,7 +361,7 @@ def test_whatever_is_seen_no_step_is_a_wrong_one(job: Job, ledger: list[LedgerEn
         case StepKind.REQUEUE_HOLD:
             assert same and job.state in ("RUNNING", "FAILED", "TIMEOUT", "NODE_FAIL") and job.requeue is not False
         case StepKind.CANCEL:
-            assert (same and job.state == "RUNNING") or (successor and job.hold is Hold.REQUEUE)
+            assert same and job.state == "RUNNING"
         case StepKind.RELEASE:
             assert successor and job.hold in (Hold.REQUEUE, Hold.SYSTEM)
         case StepKind.UPDATE_CONSTRAINTS:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from attribution.analyze import Options, Result
-    from attribution.sources.discover import Discovery
 
 Paths = Annotated[list[str], typer.Argument(help="Files, folders, globs, or - for standard input.", metavar="PATH...")]
 StoreOption = Annotated[

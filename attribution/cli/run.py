@@ -37,9 +37,10 @@ def run(
 ) -> int:
     """Analyse and give the exit code: 0 all read, 1 something could not be read, 2 nothing was found."""
     found = discover(paths, patterns=options.patterns, each=options.each, kernel_logs=options.kernel_logs)
-    problems = [f"{p.path}: {p.what}" for p in found.problems]
+    problems = [f"{p.path}: {p.what}" for p in found.problems if p.lost]
     if not found.groups:
-        _complain(problems or [f"no logs below {', '.join(paths)}"], quiet=False)
+        left = [f"{p.path}: {p.what}" for p in found.problems]
+        _complain(left or [f"no logs below {', '.join(paths)}"], quiet=False)
         return 2
     analyzer = Analyzer(options)  # rules and policy are checked before any work begins
     opened = Store(store, create=True) if store is not None else None

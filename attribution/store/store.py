@@ -147,7 +147,6 @@ class Store:
                     problems.append(f"{file}: {rows} rows, its manifest says {m.rows.get(table)}")
         named = {f for m in self.manifests() for f in m.files}
         for table in TABLES:
-            for path in sorted((self.path / table).glob("*.parquet")):
-                if f"{table}/{path.name}" not in named:
-                    problems.append(f"{table}/{path.name}: belongs to no committed run (left by an interrupted one)")
+            left = (p for p in sorted((self.path / table).glob("*.parquet")) if f"{table}/{p.name}" not in named)
+            problems.extend(f"{table}/{p.name}: belongs to no committed run (left by an interrupted one)" for p in left)
         return problems
