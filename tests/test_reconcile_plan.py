@@ -212,7 +212,8 @@ def test_what_an_older_generation_began_is_brought_to_an_end() -> None:
     marked = replace(HELD, admin_comment="recovery:adv-1")
     assert one(world(marked), nothing, REQUEUED) == "SLURM_RELEASE"
     stop = replace(ADVICE, action=Action.TERMINATE, generation=2)
-    (found,) = plan(world(HELD), [stop], numbered([*REQUEUED, settled(Reason.MOVED_ON)]), PLAIN, NOW)
+    seen_before = replace(settled(Reason.MOVED_ON), generation=2)
+    (found,) = plan(world(HELD), [stop], numbered([*REQUEUED, seen_before]), PLAIN, NOW)
     assert isinstance(found, Verdict) and found.reason is Reason.MOVED_ON, "a successor is never cancelled"
     assert found.detail == "left held by Recovery: scontrol release 7"
 

@@ -55,12 +55,6 @@ class History:
         overtaken = tries.last is ReplyKind.ALREADY and tries.before is ReplyKind.UNKNOWN
         return tries.count > 0 and (tries.last in _MAYBE_DONE or overtaken)
 
-    @property
-    def surely_requeued(self) -> bool:
-        """The scheduler said yes to it."""
-        tries = self.of(StepKind.REQUEUE_HOLD)
-        return tries.count > 0 and tries.last is ReplyKind.ACCEPTED
-
 
 def histories(ledger: Sequence[LedgerEntry]) -> dict[str, History]:
     """Act mode's history by attempt. Observe mode's entries never count: nothing was done then."""

@@ -373,23 +373,20 @@ def _hold(case: Case) -> Step | Verdict:
 
 
 def _terminate(case: Case) -> Step | Verdict:
+    """End the attempt. A successor is never cancelled, not even one that we hold: that could not be taken back."""
     job = case.job
     assert job is not None
-    ours = job.restart == case.advice.attempt.restart
-    # a cancel cannot be taken back, so a successor is ended only where its requeue was surely ours
-    if not ours and not (case.history.surely_requeued and job.state == "PENDING" and job.hold is Hold.REQUEUE):
-        if job.state in ENDED and not job.completing and case.history.maybe_done(StepKind.CANCEL):
-            return case.converged()
+    if not _is_attempt(case, job):
         return case.give_up(Reason.MOVED_ON)
     if job.completing:
         return case.wait(Reason.JOB_COMPLETING)
     if job.state in ENDED:
         return case.converged()
-    if ours and job.hold is not Hold.NONE:
+    if job.hold is not Hold.NONE:
         return case.wait(Reason.HELD_BY_PERSON, job.reason)
-    if ours and job.state not in ("RUNNING", "SUSPENDED"):
+    if job.state not in ("RUNNING", "SUSPENDED"):
         return case.wait(Reason.STATE_UNKNOWN, job.state)
-    if ours and not case.history.of(EVIDENCE).maybe_done:
+    if not case.history.of(EVIDENCE).maybe_done:
         return attempt_step(case, EVIDENCE)
     return attempt_step(case, StepKind.CANCEL)
 
