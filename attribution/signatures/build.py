@@ -61,6 +61,7 @@ def _relaxed(plain: Mapping[str, Any]) -> Relaxed:
         hazards=tuple(plain["hazards"]),
         ignore_case=plain["ignore_case"],
         empty=False,
+        repeats=plain["repeats"],
     )
 
 

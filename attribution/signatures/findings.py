@@ -29,8 +29,9 @@ CODES: dict[str, tuple[str, str]] = {
     "R020": ("table-row-unreachable", "the pattern that captures the table's key never captures this value"),
     "R022": ("engine-missed", "the prefilter engine does not see a text that the pattern matches: report a bug"),
     "R023": ("unknown-override", "the overlay switches an id that no rule has"),
-    "R025": ("wrong-speaker", "another signature is more specific on this line: change a specificity"),
     "R024": ("unknown-correlation", "a correlation names a signature or class that does not exist"),
+    "R025": ("wrong-speaker", "another signature is more specific on this line: change a specificity"),
+    "R026": ("slow-pattern", "fewer `.*` in a row: anchor it, bound the repeats, or name what stands between"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import random
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from attribution.signatures.rules import Pattern
@@ -89,3 +90,11 @@ def texts(pattern: Pattern, count: int, seed: int = 0) -> list[str]:
         if len(out) < count and "\n" not in text and compiled.search(text) is not None:
             out.append(text)
     return out
+
+
+def hostile(pattern: Pattern, size: int) -> Iterator[str]:
+    """Messages of `size` characters that begin to match again and again and never do: the worst that a log can hold."""
+    for text in texts(pattern, 2, seed=1):
+        for piece in (text[:-1] + "a", text[: len(text) // 2 + 1], text[: max(1, len(text) // 3)] + " "):
+            yield (piece * (size // len(piece) + 1))[:size]
+            yield (piece + "a" * size)[:size]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +17,10 @@ from typing import Any, ClassVar, Protocol
 from attribution.model import Match, Role, Source
 from attribution.signatures.engine import Engine, speakers
 from attribution.signatures.findings import Finding
-from attribution.signatures.generate import texts
+from attribution.signatures.generate import hostile, texts
 from attribution.signatures.proof import parsed, prove, recognised, source_of
 from attribution.signatures.relax import relax
-from attribution.signatures.rules import Example, Pattern, RuleSet, Signature
+from attribution.signatures.rules import MAX_MESSAGE, Example, Pattern, RuleSet, Signature
 
 _parser: Any = importlib.import_module("re._parser")
 _compiler: Any = importlib.import_module("re._compiler")
@@ -28,6 +29,9 @@ _compiler: Any = importlib.import_module("re._compiler")
 MIN_LITERAL = 4
 #: Generated texts per pattern that the engine must see.
 SELF_TEST_TEXTS = 3
+#: Long repeats in a row from which a pattern is timed, and the CPU time that it may take on one hostile message.
+SLOW_REPEATS = 3
+SLOW_S = 0.2
 #: Unreachable rows of one table that are listed.
 _SHOWN = 200
 
@@ -131,6 +135,36 @@ class Prefilter:
                     if hazards:
                         what = f"{', '.join(hazards)}: {pattern.source[:100]}"
                         yield bench.finding(signature, "R015", what, f"match.{name}.{j}")
+
+
+class Slow:
+    """No pattern takes long on a hostile message: several long repeats in a row can."""
+
+    codes: ClassVar[tuple[str, ...]] = ("R026",)
+
+    def check(self, bench: Bench) -> Iterator[Finding]:
+        """Time the patterns that could be slow, in CPU time of this process."""
+        for signature in bench.rules.signatures:
+            for name, group in (("any", signature.any), ("unless", signature.unless), ("frames", signature.frames)):
+                for j, pattern in enumerate(group):
+                    long = pattern.relaxed.repeats >= SLOW_REPEATS and not pattern.relaxed.hazards
+                    if long and self._slow(pattern):
+                        yield bench.finding(signature, "R026", pattern.source[:120], f"match.{name}.{j}")
+
+    @staticmethod
+    def _slow(pattern: Pattern) -> bool:
+        """Grow the message and stop where the time, growing with its square from here, would pass the limit."""
+        pattern.search("")  # compiled before the clock starts
+        size = 32
+        while size <= MAX_MESSAGE:
+            for text in hostile(pattern, size):
+                start = time.process_time()
+                pattern.search(text)
+                took = time.process_time() - start
+                if took > max(0.01, SLOW_S * (size / MAX_MESSAGE) ** 2):
+                    return True
+            size *= 2
+        return False
 
 
 class Overlap:
@@ -330,6 +364,7 @@ VALIDATORS: tuple[Validator, ...] = (
     Speaker(),
     Exercised(),
     Prefilter(),
+    Slow(),
     Overlap(),
     ExplainsLoop(),
     Counterexamples(),

@@ -23,7 +23,7 @@ from attribution.signatures.findings import Finding, RulesError
 from attribution.signatures.rules import RuleSet
 
 #: Raised whenever the cached form or its meaning changes.
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2
 #: Files of a folder's top level that are no rule files.
 _OTHER = frozenset({"taxonomy.yaml", "causality.yaml", "overrides.yaml", "waivers.yaml"})
 

@@ -163,6 +163,7 @@ class _Merger:
                     "expression": r.expression,
                     "literals": [x.decode("latin-1") for x in r.literals],
                     "hazards": list(r.hazards),
+                    "repeats": r.repeats,
                     "ignore_case": r.ignore_case,
                 })
         return out

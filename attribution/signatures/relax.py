@@ -97,7 +97,8 @@ class Relaxed:
 
     `expression` is understood alike by Hyperscan and by `re` on bytes. Every match contains one of `literals` (lower
     case; empty where none is sure). `hazards` says which constructs could make the exact pattern slow or that
-    engines of linear time refuse. `empty` means that it matches any text.
+    engines of linear time refuse; `repeats` counts the long repeats that stand one after another, since each can
+    multiply the time that a hostile message costs. `empty` means that it matches any text.
     """
 
     expression: str
@@ -105,6 +106,7 @@ class Relaxed:
     hazards: tuple[str, ...]
     ignore_case: bool
     empty: bool
+    repeats: int = 0
 
     @property
     def shortest(self) -> int:
@@ -130,6 +132,7 @@ def relax(pattern: str, *, ignore_case: bool = False) -> Relaxed:
     node = _convert_all(tree, hazards)
     if _ambiguous(node):
         hazards.append("nested unbounded repeats")
+    repeats = _repeats(node)
     node = _trim(_trim(node, tail=True), tail=False)
     return Relaxed(
         expression=_emit(node),
@@ -137,6 +140,7 @@ def relax(pattern: str, *, ignore_case: bool = False) -> Relaxed:
         hazards=tuple(dict.fromkeys(hazards)),
         ignore_case=caseless,
         empty=_min_width(node) == 0,
+        repeats=repeats,
     )
 
 
@@ -263,6 +267,20 @@ def _ambiguous(node: _Node) -> bool:
     return False
 
 
+
+
+def _repeats(node: _Node) -> int:
+    """Repeats of eight or more along the longest way through the pattern."""
+    match node:
+        case _Rep(_, high, body):
+            return int(high is None or high >= 8) + _repeats(body)
+        case _Scoped(_, body):
+            return _repeats(body)
+        case _Seq(items):
+            return sum(_repeats(x) for x in items)
+        case _Alt(items):
+            return max((_repeats(x) for x in items), default=0)
+    return 0
 
 
 def _trim(node: _Node, *, tail: bool) -> _Node:

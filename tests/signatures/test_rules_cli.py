@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from attribution.cli.rules import app
 from attribution.model import RuleError
+from attribution.resources import rules_dir
+from tests.signatures.conftest import Folder
 
 LINE = "[rank3]: acme-feeder: shard 17 of /data/tokens is gone (peer 10.0.3.7)"
 
@@ -17,6 +19,9 @@ LINE = "[rank3]: acme-feeder: shard 17 of /data/tokens is gone (peer 10.0.3.7)"
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    base = Folder(tmp_path / "rules").rule()
+    base.add("taxonomy.yaml", (rules_dir() / "taxonomy.yaml").read_text())
+    monkeypatch.setattr("attribution.cli.rules._folders", lambda overlays: [base.path, *(overlays or [])])
     runner = CliRunner()
     return lambda *args: runner.invoke(app, [str(a) for a in args])
 

@@ -39,6 +39,7 @@ RULE = "nccl.net.peer_reset"
         ({"match": "{any: ['\\d+ \\w+ \\d+']}", "examples": "[{text: '1 x 2'}]"}, "R014", 6),
         ({"match": "{any: ['reset (?:\\w+\\s*)*peer']}", "examples": "[{text: 'reset by peer'}]"}, "R015", 6),
         ({"match": "{any: ['reset by peer'], unless: ['(?=x)y']}"}, "R015", 6),
+        ({"match": r"{any: ['reset.*by.*\w+.*x+.*y']}", "examples": "[{text: 'reset by peer x y'}]"}, "R026", 6),
         ({"counterexamples": ""}, "R019", 2),
         ({"examples": "[{text: 'Connection reset by peer', spoken_by: nccl.net.other}]"}, "R025", 7),
     ],
