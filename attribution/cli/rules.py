@@ -252,9 +252,16 @@ def coverage(
     for finding in findings:
         typer.echo(str(finding), err=True)
     rows, causes = read_catalog(catalog)
+    waived = read_waivers(waivers or rules_dir() / "waivers.yaml")
+    unknown = sorted(waived.keys() - {r.id for r in rows})
+    if unknown:
+        typer.echo(f"{len(unknown)} waivers name no row, as {unknown[0]}", err=True)
     rows = [r for r in rows if (not file or r.file in file) and (not tier or r.tier in tier)]
-    judged = judge(rows, causes, Matcher(ruleset), read_waivers(waivers or rules_dir() / "waivers.yaml"))
+    judged = judge(rows, causes, Matcher(ruleset), waived)
     counted = cells(judged)
+    needless = sum(c.waived_covered for c in counted)
+    if needless:
+        typer.echo(f"{needless} waived rows are recognised without their waiver", err=True)
     typer.echo(coverage_report(counted, judged, output, list_missing), nl=False)
     raise typer.Exit(0 if all(c.met for c in counted) else 1)
 

@@ -29,13 +29,13 @@ def coverage_report(cells: Sequence[Cell], judged: Sequence[Judged], output: str
             missing[(j.row.file, j.row.tier, j.row.group)].append(j)
     if output == "json":
         return _coverage_json(cells, missing, list_missing)
-    lines = [f"{'file':<12} tier {'group':<9}{'rows':>7}{'covered':>9}{'share':>8}{'target':>8}  waived"]
+    lines = [f"{'file':<12} tier {'group':<9}{'rows':>7}{'covered':>9}{'share':>8}{'target':>8}  waived     raw"]
     for c in cells:
         target = f"{c.target:.0%}" if c.target is not None else "-"
         mark = "" if c.met else "  MISSED"
         lines.append(
             f"{c.file:<12} {c.tier:>4} {c.group:<9}{c.rows:>7}{c.covered:>9}{c.share:>8.1%}{target:>8}"
-            f"{c.waived:>8}{mark}"
+            f"{c.waived:>8}{c.raw_share:>8.1%}{mark}"
         )
     for (file, tier, group), some in sorted(missing.items()):
         for j in some[:list_missing]:
@@ -50,7 +50,8 @@ def _coverage_json(
     plain = [
         {
             "file": c.file, "tier": c.tier, "group": c.group, "rows": c.rows, "covered": c.covered,
-            "waived": c.waived, "share": round(c.share, 5), "target": c.target, "met": c.met,
+            "waived": c.waived, "share": round(c.share, 5),
+            "raw_share": round(c.raw_share, 5), "target": c.target, "met": c.met,
             "missing": [
                 {
                     "id": j.row.id, "why": j.why, "signatures": j.signatures, "cause": j.row.cause,

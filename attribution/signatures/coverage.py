@@ -80,12 +80,19 @@ class Cell:
     rows: int
     covered: int
     waived: int
+    waived_covered: int
     target: float | None
 
     @property
     def share(self) -> float:
-        """Covered share, 1 where there are no rows."""
+        """Covered share of the rows that are not waived, 1 where there are none."""
         return self.covered / self.rows if self.rows else 1.0
+
+    @property
+    def raw_share(self) -> float:
+        """Covered share of all rows, as if nothing were waived."""
+        everything = self.rows + self.waived
+        return (self.covered + self.waived_covered) / everything if everything else 1.0
 
     @property
     def met(self) -> bool:
@@ -242,6 +249,7 @@ def cells(judged: Iterable[Judged]) -> list[Cell]:
             rows=sum(not j.waived for j in some),
             covered=sum(j.covered and not j.waived for j in some),
             waived=sum(j.waived for j in some),
+            waived_covered=sum(j.waived and j.covered for j in some),
             target=target_of(file, tier, group),
         )
         for (file, tier, group), some in sorted(groups.items())
