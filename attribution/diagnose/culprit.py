@@ -24,6 +24,8 @@ _WAITING = (
 )
 #: Classes of which a whole run is the subject: nobody is singled out by them.
 _NOBODY = ("scheduler.", "healthy.", "straggler.slowdown")
+#: Lines between a launcher's head ("Process 1 terminated with ...") and the exception that it repeats.
+HEAD_LINES = 60
 #: Most culprits ever named.
 MOST = 8
 
@@ -43,10 +45,36 @@ def rank_of(match: Match, evidence: Evidence) -> int | None:
         return named
     if match.place.rank is not None:
         return match.place.rank
+    if (head := _rank_head(match, evidence)) is not None:
+        return head
+    if match.place.task is not None and tasks_are_ranks(evidence):
+        return match.place.task
     local = match.place.local_rank if match.place.local_rank is not None else whole(match.fields.get("local_rank"))
     if local is None:
         return None
     return global_rank(local, match.place.host or match.fields.get("node"), evidence)
+
+
+def tasks_are_ranks(evidence: Evidence) -> bool:
+    """True where srun's task numbers are the ranks: no line shows another rank behind its task number.
+
+    With one task per node, as torchrun is started, the number in front of a line is the node's.
+    """
+    return not any(
+        (m.place.task is not None and m.place.rank is not None and m.place.task != m.place.rank)
+        or m.place.local_rank is not None
+        or "closing_signal" in m.signature
+        for m in evidence.matches
+    )
+
+
+def _rank_head(match: Match, evidence: Evidence) -> int | None:
+    """The rank whose words a launcher repeats right above the match."""
+    for m in reversed(evidence.matches):
+        near = m.place.path == match.place.path and 0 < match.place.line - m.place.line <= HEAD_LINES
+        if near and "rank_head" in m.marks:
+            return next((n for k, v in sorted(m.fields.items()) if k.startswith("rank") and (n := whole(v)) is not None), None)
+    return None
 
 
 def global_rank(local: int, node: str | None, evidence: Evidence) -> int | None:
@@ -97,6 +125,8 @@ def _speakers(episode: Episode, evidence: Evidence) -> Culprit:
 
 def _by_exit(episode: Episode, evidence: Evidence) -> Culprit:
     """The only rank that ended by itself, where the root line does not say whose it is."""
+    if len({m.place.line for m in episode.initiating if "exception" in m.marks}) > 1:
+        return Culprit(because="several processes tell the same and none says which it is")
     firsts = primary(resolved(collect(evidence.matches)))
     ranks = sorted({r for e in firsts if (r := exit_rank(e, evidence)) is not None})
     nodes = _unique(e.node for e in firsts)
@@ -111,10 +141,7 @@ def exit_rank(e: RankExit, evidence: Evidence) -> int | None:
         return e.rank
     if e.local_rank is not None:
         return global_rank(e.local_rank, e.node, evidence)
-    if len(e.tasks) == 1:
-        size = world_size(evidence)
-        return e.tasks[0] if size is None or e.tasks[0] < size else None
-    return None
+    return e.tasks[0] if len(e.tasks) == 1 and tasks_are_ranks(evidence) else None
 
 
 def missing_ranks(episode: Episode, evidence: Evidence) -> tuple[int, ...]:
@@ -126,6 +153,8 @@ def missing_ranks(episode: Episode, evidence: Evidence) -> tuple[int, ...]:
                 named.add(int(piece))
     if named:
         return tuple(sorted(named))[: MOST + 1]
+    if len(stuck := _stuck(evidence)) == 1:
+        return stuck
     size = world_size(evidence)
     speaking = {
         r
@@ -135,6 +164,12 @@ def missing_ranks(episode: Episode, evidence: Evidence) -> tuple[int, ...]:
     if size is None or not speaking or len(speaking) * 2 < size:
         return ()
     return tuple(r for r in range(size) if r not in speaking)
+
+
+def _stuck(evidence: Evidence) -> tuple[int, ...]:
+    """Ranks whose processes would not end when told to."""
+    pids = {whole(m.fields.get("pid")) for m in evidence.matches if "stuck_process" in m.marks}
+    return tuple(r.rank for r in evidence.ranks if r.pid is not None and r.pid in pids)
 
 
 def _missing(episode: Episode, evidence: Evidence) -> Culprit:

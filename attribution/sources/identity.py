@@ -78,7 +78,8 @@ class _Collector:
         elif lsf is not None:
             self.put("lsf_job", lsf["job"], line)
         ranks = _NRANKS.search(text[:2000])
-        if ranks is not None:
+        # A complaint that the world size is wrong names the wrong one too.
+        if ranks is not None and "!=" not in text and "Error" not in text:
             value = next(v for v in ranks.groups() if v)
             # Of several communicators the largest is the world's.
             if int(self.values.get("nranks", 0)) < int(value) < 10**7:
