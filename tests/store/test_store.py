@@ -1,0 +1,146 @@
+"""The store: what was committed is there whole, what was not is not there."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+
+from attribution.analyze import Options
+from attribution.model import STORE_VERSION, TABLES, StoreError
+from attribution.report.json import advice_document, diagnosis_document
+from attribution.result import Result
+from attribution.sources.discover import discover
+from attribution.store import Store
+from attribution.store.compact import compact
+from attribution.store.manifest import Input
+from attribution.workers import run_jobs
+
+
+def documents(results: tuple[Result, ...]) -> list[tuple[str, str]]:
+    return [
+        (orjson.dumps(diagnosis_document(r.evidence.attempt, r.diagnosis, r.advice)).decode(), orjson.dumps(advice_document(r.advice)).decode())
+        for r in results
+    ]
+
+
+def fill(store: Store, paths: list[Path], run_id: str | None = None) -> None:
+    found = discover([str(p) for p in paths])
+    with store.writer(rules="r", engine="e", run_id=run_id) as w:
+        for job, results in run_jobs(found, Options(), jobs=1):
+            w.add(results, documents(results), [i for f in job.files if (i := Input.of(f.path))])
+            w.commit()
+
+
+@pytest.fixture
+def logs(samples: Path) -> list[Path]:
+    return [samples / "slurm-oom-killed.log", samples / "deepspeed-rank-killed.log", samples / "healthy" / "lightning.log"]
+
+
+def test_what_goes_in_comes_out(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs)
+    frame = store.sql("select class, count(*) n from diagnoses group by 1 order by 1")
+    assert frame["class"].to_list() == ["healthy.completed", "host_memory.oom_killed", "unknown.process_killed"]
+    assert store.verify() == []
+    lines = store.sql("select sum(count) from template_counts where attempt_id = 'deepspeed-rank-killed.0'").item()
+    assert lines == sum(1 for line in logs[1].read_bytes().replace(b"\r", b"\n").split(b"\n") if line)
+    assert store.document("deepspeed")["class"] == "unknown.process_killed"
+
+
+def test_unchanged_files_are_known_and_changed_ones_are_not(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    copy = tmp_path / "job.log"
+    copy.write_bytes(logs[0].read_bytes())
+    fill(store, [copy])
+    assert store.seen([str(copy)], rules="r", engine="e") == {str(copy)}
+    assert store.seen([str(copy)], rules="other", engine="e") == frozenset()
+    with copy.open("ab") as f:
+        f.write(b"one more line\n")
+    assert store.seen([str(copy)], rules="r", engine="e") == frozenset()
+
+
+def test_a_new_analysis_supersedes_and_history_stays(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs, "run-1")
+    fill(store, logs, "run-2")
+    assert store.sql("select count(*) from diagnoses").item() == 3
+    assert store.sql("select count(*) from diagnoses_history").item() == 6
+    assert store.sql("select distinct run_id from matches")["run_id"].to_list() == ["run-2"]
+
+
+def test_compaction_changes_no_answer(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs, "run-1")
+    fill(store, logs, "run-2")
+    question = "select attempt_id, class, run_id from diagnoses order by 1"
+    before = store.sql(question)
+    assert compact(store, now_s=time.time() + 3600) == (6, 1)
+    assert store.sql(question).equals(before)
+    assert store.sql("select count(*) from diagnoses_history").item() == 6
+    assert store.verify() == []
+
+
+def test_a_wrong_query_names_the_tables(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="attempts, matches, templates"):
+        Store(tmp_path / "s", create=True).sql("select * from jobs")
+
+
+@pytest.mark.parametrize("query", ["select * from read_csv('/etc/passwd')", "copy (select 1) to '/tmp/x.csv'", "install httpfs"])
+def test_a_query_reaches_nothing_outside(tmp_path: Path, query: str) -> None:
+    with pytest.raises(StoreError):
+        Store(tmp_path / "s", create=True).sql(query)
+
+
+def test_an_empty_store_answers(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", create=True)
+    for name in TABLES:
+        assert store.sql(f"select count(*) from {name}").item() == 0
+
+
+def test_no_store_and_a_newer_store_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no store"):
+        Store(tmp_path / "nothing")
+    Store(tmp_path / "s", create=True)
+    (tmp_path / "s" / "version.json").write_bytes(orjson.dumps({"store": STORE_VERSION + 1}))
+    with pytest.raises(StoreError, match="newer"):
+        Store(tmp_path / "s")
+
+
+def test_a_reader_sees_whole_units_while_a_writer_appends(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs[:1])
+    (store.path / "attempts" / "half-00000.parquet").write_bytes(b"PAR1 half written")
+    assert store.sql("select count(*) from attempts").item() == 1
+    assert any("no committed run" in p for p in store.verify())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_anywhere_the_store_holds_whole_attempts_and_the_next_run_completes_it(tmp_path: Path, samples: Path, seed: int) -> None:
+    folder = tmp_path / "s"
+    script = "from tests.store.test_store import *; from pathlib import Path; import sys\nfill(Store(sys.argv[1], create=True), sorted(Path(sys.argv[2]).glob('*.log')))"
+    child = subprocess.Popen([sys.executable, "-c", script, str(folder), str(samples)])
+    time.sleep(0.7 + random.Random(seed).random() * 1.6)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    if not (folder / "version.json").exists():
+        return  # killed before the store was made
+    store = Store(folder)
+    whole = "select a.attempt_id from attempts a join diagnoses d using (attempt_id, run_id) join advice v using (attempt_id, run_id)"
+    assert store.sql(whole).height == store.sql("select * from attempts").height
+    assert [p for p in store.verify() if "no committed run" not in p] == []
+    fill(store, sorted(samples.glob("*.log")))
+    assert store.sql("select count(*) from attempts").item() == len(list(samples.glob("*.log")))
+
+
+def test_frames_are_polars(tmp_path: Path) -> None:
+    assert isinstance(Store(tmp_path / "s", create=True).sql("select 1 as x"), pl.DataFrame)
+    assert os.listdir(tmp_path / "s") == ["version.json"]
