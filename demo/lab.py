@@ -58,6 +58,7 @@ Epilog={root}/etc/epilog.sh
 ReturnToService=2
 JobRequeue=1
 MinJobAge=300
+FirstJobId=4101
 KillWait=2
 SlurmdTimeout=10
 SlurmctldTimeout=10

@@ -101,22 +101,26 @@ def _copy(source: Path, target: Path, uid: int) -> str | None:
         fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         return error.strerror or "cannot be opened"
-    with os.fdopen(fd, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             return "not a regular file"
         if uid >= 0 and status.st_uid != uid:
             return "belongs to another user"
-        try:
-            if status.st_size <= MAX_LOG_BYTES:
-                data = file.read(MAX_LOG_BYTES)
-            else:
-                data = file.read(_HEAD_BYTES)
-                tail = MAX_LOG_BYTES - _HEAD_BYTES
-                file.seek(-tail, os.SEEK_END)
-                cut = status.st_size - MAX_LOG_BYTES
-                data += b"\n[recovery: %d bytes left out here]\n" % cut + file.read(tail)
-            _write(target, data)
-        except OSError as error:
-            return error.strerror or "cannot be copied"
+        _write(target, _bounded(fd, status.st_size))
+    except OSError as error:
+        return error.strerror or "cannot be copied"
+    finally:
+        os.close(fd)
     return None
+
+
+def _bounded(fd: int, size: int) -> bytes:
+    """The file, or its head and tail around a note of how much is left out."""
+    with os.fdopen(fd, "rb", closefd=False) as file:
+        if size <= MAX_LOG_BYTES:
+            return file.read(MAX_LOG_BYTES)
+        head = file.read(_HEAD_BYTES)
+        tail = MAX_LOG_BYTES - _HEAD_BYTES
+        file.seek(-tail, os.SEEK_END)
+        return head + b"\n[recovery: %d bytes left out here]\n" % (size - MAX_LOG_BYTES) + file.read(tail)
