@@ -22,8 +22,8 @@ from attribution.signatures.build import build
 from attribution.signatures.findings import Finding, RulesError
 from attribution.signatures.rules import RuleSet
 
-#: Raised whenever the cached form or its meaning changes.
-_CACHE_VERSION = 2
+#: Raised whenever the cached form or the relaxing of patterns changes.
+_CACHE_VERSION = 3
 #: Files of a folder's top level that are no rule files.
 _OTHER = frozenset({"taxonomy.yaml", "causality.yaml", "overrides.yaml", "waivers.yaml"})
 

@@ -27,6 +27,10 @@ _parser: Any = importlib.import_module("re._parser")
 
 #: Bounds above this are dropped from repeats: counting costs the engine states and decides nothing in a prefilter.
 _MAX_COUNT = 32
+#: A literal that is worth scanning for alone, one that is not, and bytes that a set must hold to count as "anything".
+_STRONG = 6
+_WEAK = 5
+_NEARLY_ALL = 240
 _ALL = (1 << 256) - 1
 _NEWLINE = 1 << 10
 _HIGH = ((1 << 128) - 1) << 128
@@ -133,7 +137,7 @@ def relax(pattern: str, *, ignore_case: bool = False) -> Relaxed:
     if _ambiguous(node):
         hazards.append("nested unbounded repeats")
     repeats = _repeats(node)
-    node = _trim(_trim(node, tail=True), tail=False)
+    node = _trim(_trim(_behead(node), tail=True), tail=False)
     return Relaxed(
         expression=_emit(node),
         literals=tuple(sorted(_literals(node) or ())),
@@ -310,6 +314,39 @@ def _trim(node: _Node, *, tail: bool) -> _Node:
                     break
                 rest.pop(-1 if tail else 0)
             return rest[0] if len(rest) == 1 else _Seq(tuple(rest))
+    return node
+
+
+def _stretchy(node: _Node) -> bool:
+    """True for ``.*`` and its like, also inside an optional group."""
+    match node:
+        case _Rep(_, high, _Char(mask)):
+            return (high is None or high > _MAX_COUNT) and mask.bit_count() > _NEARLY_ALL
+        case _Rep(0, 1, body):
+            return _stretchy(body) or (isinstance(body, _Seq) and any(_stretchy(x) for x in body.items))
+    return False
+
+
+def _shortest(items: Sequence[_Node]) -> int:
+    found = _literals_of_sequence(items)
+    return min((len(x) for x in found), default=0) if found else 0
+
+
+def _behead(node: _Node) -> _Node:
+    """Drop a weak beginning in front of ``.*`` where a strong literal follows.
+
+    An engine would run on after every ``: `` of a log to look for the rest; looking for the rest alone is far cheaper.
+    """
+    match node:
+        case _Scoped(flag, body):
+            return _Scoped(flag, _behead(body))
+        case _Alt(items):
+            return _Alt(tuple(_behead(x) for x in items))
+        case _Seq(items):
+            for i in range(len(items) - 2, -1, -1):
+                if _stretchy(items[i]) and _shortest(items[i + 1 :]) >= _STRONG and _shortest(items[:i]) < _WEAK:
+                    rest = items[i + 1 :]
+                    return rest[0] if len(rest) == 1 else _Seq(rest)
     return node
 
 

@@ -50,6 +50,11 @@ def test_tails_heads_and_anchors_go() -> None:
     assert relax(r".*step (\d+)/(\d+)").expression == r"step [\x30-\x39]+/[\x30-\x39]"
 
 
+def test_a_weak_beginning_before_anything_goes_where_a_strong_literal_follows() -> None:
+    assert relax(r"^\w*: .{0,300}(?:Disk quota exceeded|EDQUOT)").expression == "(?:Disk quota exceeded|EDQUOT)"
+    assert relax(r"NCCL WARN .*Connection refused").expression.startswith("NCCL WARN ")
+
+
 def test_several_bytes_of_one_character() -> None:
     expression = relax("can.t open").expression.encode()
     assert re.search(expression, "can’t open".encode())
