@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from attribution.reconcile.tick import Approve
     from attribution.schedulers.base import World
 
-EXIT_USAGE = 2
-EXIT_SCHEDULER = 3
-
 StoreOption = Annotated[
     Path | None,
     typer.Option("--store", help="Folder of the store.  [default: recovery-store]", envvar="RECOVERY_STORE"),
@@ -62,7 +59,6 @@ def reconcile(
     format_: Annotated[str, typer.Option("--format", "-f", help="rich or jsonl.")] = "rich",
 ) -> None:
     """Make Slurm do what the Advice asks for, one safe step at a time. Observes only, unless told to act."""
-    from attribution.model import RecoveryError
     from attribution.reconcile import Limits, Mode
 
     if mode not in tuple(Mode):
@@ -77,25 +73,20 @@ def reconcile(
         max_stops_per_hour=max_stops,
     )
     folder = store or Path("recovery-store")
-    ask = _ask(approve_within) if approve else None
-    try:
-        _run(
-            folder=folder,
-            act=mode == Mode.ACT,
-            limits=limits,
-            load=_loader(folder, tuple(advice or ())),
-            kill_switch=kill_switch or folder / "STOP",
-            ask=ask,
-            interval_s=interval,
-            once=once,
-            cluster=cluster,
-            slurm_bin=slurm_bin,
-            metrics_file=metrics,
-            show=_show_json if format_ == "jsonl" else _show_text,
-        )
-    except RecoveryError as error:
-        typer.echo(f"recovery: {error}", err=True)
-        raise typer.Exit(EXIT_SCHEDULER) from error
+    _run(
+        folder=folder,
+        act=mode == Mode.ACT,
+        limits=limits,
+        load=_loader(folder, tuple(advice or ())),
+        kill_switch=kill_switch or folder / "STOP",
+        ask=_ask(approve_within) if approve else None,
+        interval_s=interval,
+        once=once,
+        cluster=cluster,
+        slurm_bin=slurm_bin,
+        metrics_file=metrics,
+        show=_show_json if format_ == "jsonl" else _show_text,
+    )
 
 
 def _run(
@@ -188,18 +179,32 @@ def _loader(folder: Path, files: tuple[Path, ...]) -> Callable[[World, Ledger], 
     return load
 
 
+#: Older Advice is history: it was settled, or it expired.
+_OPEN_S = 7 * 86_400
+_QUERY = """
+select a.attempt_id, a.document, t.files, d.status
+from advice a
+left join attempts t using (attempt_id, run_id)
+left join diagnoses d using (attempt_id, run_id)
+where a.action <> 'none' and coalesce(a.issued_at_s, 0) > ?
+order by a.attempt_id, a.generation
+"""
+
+
 def _from_store(folder: Path) -> list[tuple[Advice, tuple[str, ...]]]:
+    import time
+
     import orjson
 
     from attribution.reconcile.documents import advice_of
     from attribution.store import Store
 
-    query = (
-        "SELECT advice.document AS document, attempts.files AS files FROM advice "
-        "LEFT JOIN attempts ON attempts.attempt_id = advice.attempt_id AND attempts.run_id = advice.run_id"
-    )
-    rows = Store(folder).sql(query).iter_rows(named=True)
-    return [(advice_of(orjson.loads(row["document"])), tuple(row["files"] or ())) for row in rows]
+    rows = Store(folder).sql(_QUERY, [time.time() - _OPEN_S]).iter_rows(named=True)
+    found = []
+    for row in rows:
+        document = {"attempt": row["attempt_id"], "status": row["status"] or "unknown", **orjson.loads(row["document"])}
+        found.append((advice_of(document), tuple(row["files"] or ())))
+    return found
 
 
 def _ask(within_s: float) -> Approve:
@@ -253,23 +258,18 @@ def undrain(
     slurm_bin: Annotated[str, typer.Option("--slurm-bin", help="Folder of Slurm's programs.  [default: PATH]")] = "",
 ) -> None:
     """Take back drains that Recovery made. A drain with anybody else's reason is left alone."""
-    from attribution.model import RecoveryError
     from attribution.reconcile import Ledger
     from attribution.reconcile.undrain import undrain as take_back
     from attribution.schedulers.runner import CommandRunner
     from attribution.schedulers.slurm import SlurmActor, SlurmObserver
 
     runner = CommandRunner(bin_dir=slurm_bin)
-    folder = (store or Path("recovery-store")) / "ledger"
+    observer, actor = SlurmObserver(runner=runner), SlurmActor(runner=runner)
     left = 0
-    try:
-        with Ledger(folder) as ledger:
-            for name in nodes:
-                done, why = take_back(name, SlurmObserver(runner=runner), SlurmActor(runner=runner), ledger)
-                typer.echo(f"{name}: {why}", err=not done)
-                left += not done
-    except RecoveryError as error:
-        typer.echo(f"recovery: {error}", err=True)
-        raise typer.Exit(EXIT_SCHEDULER) from error
+    with Ledger((store or Path("recovery-store")) / "ledger") as ledger:
+        for name in nodes:
+            done, why = take_back(name, observer, actor, ledger)
+            typer.echo(f"{name}: {why}", err=not done)
+            left += not done
     if left:
         raise typer.Exit(1)
