@@ -11,7 +11,7 @@ from pathlib import Path
 from attribution.model import ConfigError
 
 #: Cache entries kept of one kind.
-_KEPT = 12
+_KEPT = 24
 _PACKAGE = Path(__file__).resolve().parent
 
 

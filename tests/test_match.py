@@ -85,6 +85,13 @@ def test_unless_frames_and_source_decide_on_the_message(matcher: Matcher) -> Non
     assert [m.fields for m in matcher.match_line(line(kill, Source.KERNEL_LOG))] == [{"pid": "12"}]
 
 
+def test_a_log_of_a_known_kind_is_scanned_for_its_own_rules_only(matcher: Matcher) -> None:
+    data = b"Out of memory: Killed process 12 (python)\nConnection reset by peer\n"
+    assert ids(matcher, matcher.scan_block(data, 1, matcher.sampler(Source.JOB_LOG))) == [["nccl.net.peer_reset"]]
+    assert ids(matcher, matcher.scan_block(data, 1, matcher.sampler(Source.KERNEL_LOG))) == [["kernel.oom.kill"]]
+    assert len(matcher.scan_block(data)) == 2
+
+
 def test_escape_codes_and_merged_words_do_not_hide_a_line(matcher: Matcher) -> None:
     data = (
         b"fine\n\x1b[36m(Actor pid=3)\x1b[0m Connection \x1b[31mreset\x1b[0m by peer\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,20 +31,28 @@ class Engine(Protocol):
         ...
 
 
+def engine_name(engine: str) -> str:
+    """The engine that a name stands for; ``auto`` is Hyperscan where it is installed.
+
+    Raises:
+        RuleError: there is no such engine here.
+    """
+    if engine not in ("auto", "hyperscan", "python"):
+        raise RuleError(f"unknown engine {engine!r}", mend="auto, hyperscan or python")
+    here = importlib.util.find_spec("hyperscan") is not None
+    if engine == "hyperscan" and not here:
+        raise RuleError("hyperscan is not installed", mend="pip install hyperscan")
+    return "hyperscan" if here and engine != "python" else "python"
+
+
 def make(engine: str, expressions: tuple[Relaxed, ...]) -> Engine:
-    """Compile expressions for the engine of that name; ``auto`` takes Hyperscan where it is installed.
+    """Compile expressions for the engine of that name.
 
     Raises:
         RuleError: there is no such engine here, or it refuses an expression.
     """
-    if engine not in ("auto", "hyperscan", "python"):
-        raise RuleError(f"unknown engine {engine!r}", mend="auto, hyperscan or python")
-    if engine != "python":
-        try:
-            return HyperscanEngine(expressions)
-        except ImportError as error:
-            if engine == "hyperscan":
-                raise RuleError("hyperscan is not installed", mend="pip install hyperscan") from error
+    if engine_name(engine) == "hyperscan":
+        return HyperscanEngine(expressions)
     from attribution.match.plain import PlainEngine  # numpy is loaded only where it is needed
 
     return PlainEngine(expressions)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from attribution.match.engines import make
+from attribution.match.engines import engine_name, make
 from attribution.match.sampling import Sampler
-from attribution.model import Line, Match, Role
+from attribution.model import Line, Match, Role, Source
 from attribution.signatures.relax import relax
 from attribution.signatures.rules import MAX_MESSAGE, RuleSet, Signature
 
@@ -118,14 +118,20 @@ class Matcher:
 
     def __init__(self, ruleset: RuleSet, engine: str = "auto") -> None:
         self.ruleset = ruleset
-        self._main = _FirstPass((s for s in ruleset.signatures if not _only_silences(s)), engine)
-        self._noise = _FirstPass((s for s in ruleset.signatures if _only_silences(s)), engine)
+        self._wanted = engine
+        self._passes: dict[Source | None, tuple[_FirstPass, _FirstPass]] = {}
         self._own_sampler = self.sampler()
+        self.engine = engine_name(engine)
 
-    @property
-    def engine(self) -> str:
-        """Name of the engine in use."""
-        return self._main.engine.name
+    def _pass(self, source: Source | None) -> tuple[_FirstPass, _FirstPass]:
+        """First passes of the rules that speak and of those that only silence, for logs of one kind; built when used."""
+        if source not in self._passes:
+            mine = [s for s in self.ruleset.signatures if source is None or source in s.sources]
+            self._passes[source] = (
+                _FirstPass((s for s in mine if not _only_silences(s)), self._wanted),
+                _FirstPass((s for s in mine if _only_silences(s)), self._wanted),
+            )
+        return self._passes[source]
 
     @cached_property
     def _dense(self) -> frozenset[int]:
@@ -135,9 +141,9 @@ class Matcher:
     def _steps(self) -> frozenset[int]:
         return frozenset(s.index for s in self.ruleset.signatures if "step" in s.marks)
 
-    def sampler(self) -> Sampler:
-        """A fresh sampler, for one file."""
-        return Sampler(self._dense, self._steps)
+    def sampler(self, source: Source | None = None) -> Sampler:
+        """A fresh sampler, for one file; its kind of log, where given, leaves out the rules that do not read such."""
+        return Sampler(self._dense, self._steps, source)
 
     def scan_block(
         self, data: memoryview | bytes | bytearray, first_line: int = 1, sampler: Sampler | None = None
@@ -154,7 +160,8 @@ class Matcher:
             if first_line == 1:
                 self._own_sampler = self.sampler()
             sampler = self._own_sampler
-        hits = self._main.hits(data)
+        main, noise = self._pass(sampler.source)
+        hits = main.hits(data)
         if not hits:
             sampler.offset += len(data)
             return []
@@ -162,42 +169,27 @@ class Matcher:
         out: list[Candidate] = []
         thinned: list[_Span] = []
         weigh = sampler.weight
-        for span in self._main.spans(buffer, hits):
+        for span in main.spans(buffer, hits):
             weight = weigh(span[2])
             if weight:
                 out.append(Candidate(*span, weight))
             else:
                 thinned.append(span)
         sampler.remember(buffer, first_line, thinned)
-        return self._with_noise(buffer, out)
+        return _with_noise(noise, buffer, out)
 
-    def _with_noise(self, buffer: bytes | bytearray, found: list[Candidate]) -> list[Candidate]:
-        """The same lines, with the noise rules that hit them too."""
-        if not found or not self._noise.owners:
-            return found
-        joined = b"\n".join(buffer[c.start : c.end] for c in found)
-        spans = self._noise.spans(joined, self._noise.hits(joined))
-        at, number = 0, 0
-        for start, _, silencing in spans:
-            while at < start:
-                at += found[number].end - found[number].start + 1
-                number += 1
-            c = found[number]
-            found[number] = c._replace(signatures=tuple(sorted({*c.signatures, *silencing})))
-        return found
-
-    def candidates(self, text: str) -> tuple[int, ...]:
-        """Signatures that may match one message."""
+    def candidates(self, text: str, source: Source | None = None) -> tuple[int, ...]:
+        """Signatures that may match one message, of a log of that kind where one is given."""
         data = text.replace("\n", " ").encode("utf-8", "replace")
         found: set[int] = set()
-        for part in (self._main, self._noise):
+        for part in self._pass(source):
             for _, _, owners in part.spans(data, part.hits(data)):
                 found.update(owners)
         return tuple(sorted(found))
 
     def match_line(self, line: Line, frames: Sequence[str] = ()) -> list[Match]:
         """All matches of one line that no scan has looked at."""
-        return self.verify(line, self.candidates(line.text[:MAX_MESSAGE]), frames)
+        return self.verify(line, self.candidates(line.text[:MAX_MESSAGE], line.place.source), frames)
 
     def verify(self, line: Line, candidates: Sequence[int], frames: Sequence[str] = ()) -> list[Match]:
         """Run the candidates' own patterns on the message.
@@ -217,6 +209,22 @@ class Matcher:
         if len(out) > 1:
             out.sort(key=lambda m: (-m.specificity, m.signature))
         return out
+
+
+def _with_noise(noise: _FirstPass, buffer: bytes | bytearray, found: list[Candidate]) -> list[Candidate]:
+    """The same lines, with the noise rules that hit them too."""
+    if not found or not noise.owners:
+        return found
+    joined = b"\n".join(buffer[c.start : c.end] for c in found)
+    spans = noise.spans(joined, noise.hits(joined))
+    at, number = 0, 0
+    for start, _, silencing in spans:
+        while at < start:
+            at += found[number].end - found[number].start + 1
+            number += 1
+        c = found[number]
+        found[number] = c._replace(signatures=tuple(sorted({*c.signatures, *silencing})))
+    return found
 
 
 def _buffer(data: memoryview) -> bytes | bytearray:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from attribution.model import Source
+
 #: Lines of one kind (set of candidate signatures) per file that are kept before thinning begins.
 EXACT_DENSE = 160
 EXACT = 4_096
@@ -33,9 +35,10 @@ class Skipped(NamedTuple):
 class Sampler:
     """Thins the candidates of one file. Feed its blocks in order; one sampler per file."""
 
-    __slots__ = ("_counts", "_dense", "_pending", "_steps", "offset", "recent")
+    __slots__ = ("_counts", "_dense", "_pending", "_steps", "offset", "recent", "source")
 
-    def __init__(self, dense: frozenset[int], steps: frozenset[int]) -> None:
+    def __init__(self, dense: frozenset[int], steps: frozenset[int], source: Source | None = None) -> None:
+        self.source = source
         self._dense, self._steps = dense, steps
         self._counts: dict[tuple[int, ...], int] = {}
         self._pending: dict[tuple[int, ...], int] = {}
