@@ -87,10 +87,14 @@ def global_rank(local: int, node: str | None, evidence: Evidence) -> int | None:
 
 
 def node_of_rank(rank: int, evidence: Evidence) -> str | None:
-    """Node of a rank where some line tells it."""
+    """Node of a rank where some line tells it, or where srun names the node of a task of that number."""
     for r in evidence.ranks:
         if r.rank == rank and r.node:
             return r.node
+    if tasks_are_ranks(evidence):
+        for e in collect(evidence.matches):
+            if rank in e.tasks and e.node and "[" not in e.node:
+                return e.node
     return None
 
 
