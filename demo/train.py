@@ -137,7 +137,7 @@ def main() -> None:
                 part = checkpoint_path().with_suffix(".part")
                 part.write_text(json.dumps({"step": step, "weights": weights}))
                 part.rename(checkpoint_path())
-                say(f"  successfully saved checkpoint at iteration {step:7d} to {checkpoint_path()}")
+                say(f"  successfully saved checkpoint from iteration {step:7d} to {checkpoint_path()}")
     if RANK == 0:
         say(f"training finished after {STEPS} steps, weights {[round(w, 2) for w in weights]}")
 
