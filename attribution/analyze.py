@@ -23,7 +23,7 @@ from attribution.model import Digests, Evidence, Match, Source
 from attribution.policy import Policy, advise, load_policy
 from attribution.result import Result
 from attribution.scan import FileScan, Scanner, best
-from attribution.signatures import RuleSet
+from attribution.signatures import RuleSet, with_correlations
 from attribution.signatures import load as load_rules
 from attribution.sources.accounting import AccountingRecord, parse_accounting
 from attribution.sources.discover import Discovery, JobFiles, discover
@@ -101,12 +101,14 @@ class Analyzer:
         """Masked lines of a job's files. Files that hold several attempts count for the last one."""
         if not self.options.mine:
             return None
-        from attribution.templates import ShapeCounts, mask
+        from attribution.shapes import ShapeCounts
+        from attribution.templates import mask
 
         return mask(ShapeCounts.merged(s.shapes for scan in scans for s in scan.segments if s.shapes is not None))
 
     def attempt(self, evidence: Evidence, masked: Mapping[str, Masked] | None = None) -> Result:
         """Diagnosis and Advice of one attempt's evidence: pure, so that a bundle can be replayed elsewhere."""
+        evidence = with_correlations(self.ruleset, evidence)
         verdict = diagnose(evidence, self.ruleset, self.relation, self.digests)
         advice = advise(
             verdict.diagnosis,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from attribution.match import Candidate, Matcher
+from attribution.match.shapes import FileShapes, ShapeMatcher
 from attribution.model import Line, Match, Place, ProgressPoint, Role
 from attribution.progress import point
 from attribution.sources.blocks import Block, ReadReport, read_blocks
@@ -32,7 +33,7 @@ FRAME_LINES = 120
 MAX_TEXT = 2_000
 
 if TYPE_CHECKING:
-    from attribution.templates import ShapeCounter, ShapeCounts
+    from attribution.shapes import ShapeCounts
 
 _FRAME = re.compile(r'^\s*(?:File "|[|+] )|^\s{2,}\S')
 _TRACEBACK = "Traceback (most recent call last)"
@@ -157,6 +158,7 @@ class Scanner:
     def __init__(self, matcher: Matcher, *, mine: bool = True) -> None:
         self.matcher = matcher
         self.mine = mine
+        self.shapes = ShapeMatcher(matcher)
         self._wants_frames = matcher.ruleset.wants_frames
 
     def scan(self, file: SourceFile, on_bytes: Callable[[int], None] | None = None) -> FileScan:
@@ -174,14 +176,6 @@ class Scanner:
                 on_bytes(len(block.data))
         return FileScan(file=file, segments=state.segments(), report=report)
 
-    def shape_counter(self, path: str) -> ShapeCounter | None:
-        """A fresh counter of line shapes, None where nothing is mined."""
-        if not self.mine:
-            return None
-        from attribution.templates import ShapeCounter
-
-        return ShapeCounter(path)
-
     def line_matches(self, line: Line, candidates: Iterable[int], frames: tuple[str, ...]) -> list[Match]:
         """Verified matches of one line, the one that speaks first."""
         found = best(self.matcher.verify(line, tuple(candidates), frames))
@@ -198,10 +192,10 @@ class FileState:
     def __init__(self, scanner: Scanner, file: SourceFile) -> None:
         self.scanner, self.file = scanner, file
         self.parser = LineParser(file.display, file.source, hints=file.hints, default_year=file.default_year)
-        self.sampler = scanner.matcher.sampler()
+        self.sampler = scanner.matcher.sampler(file.source)
         self.context = _Context()
         self.folder = _Folder()
-        self.shapes: ShapeCounter | None = scanner.shape_counter(file.display)
+        self.shapes = FileShapes(scanner.shapes, file.display, file.source)
         self.current = Segment(file=file, first_line=1, first_offset=0)
         self.done: list[Segment] = []
         self.head = b""
@@ -216,12 +210,10 @@ class FileState:
             self.head += bytes(block.data[: HEAD_BYTES - len(self.head)])
         at = 0
         line_no = block.first_line
-        for candidate in self.scanner.matcher.scan_block(block.data, block.first_line, self.sampler):
+        for candidate in self.shapes.candidates(block, self.sampler):
             line_no += block.count_lines(at, candidate.start)
             at = candidate.start
             self._candidate(block, candidate, line_no)
-        if self.shapes is not None:
-            self.shapes.feed(block)
         self._remember_tail(block)
         self.context.advance(block)
         self.next_line = block.next_line
@@ -297,8 +289,8 @@ class FileState:
         first_line = self.next_line - self.tail.count(b"\n") - (0 if self.tail.endswith(b"\n") or not self.tail else 1)
         tail = _lines(self.parser, self.tail, first_line, self.next_offset - len(self.tail), newest=True)
         last.tail = [line for line in tail if line.place.line >= last.first_line]
-        if self.shapes is not None:
-            last.shapes = self.shapes.counts()
+        if self.scanner.mine:
+            last.shapes = self.shapes.counter.counts()
         out = [*self.done, last]
         out[0] = replace(out[0], head=_lines(self.parser, self.head, 1, 0, newest=False))
         return out

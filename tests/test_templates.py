@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attribution.sources.blocks import block_of
-from attribution.templates import LONGEST, Masked, Miner, ShapeCounter, ShapeCounts, Template, mask
+from attribution.shapes import LONGEST, ShapeCounter, ShapeCounts
+from attribution.templates import Masked, Miner, Template, mask
 
 
 def count(data: bytes, cuts: list[int] | None = None) -> ShapeCounts:

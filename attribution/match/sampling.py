@@ -16,8 +16,8 @@ from typing import NamedTuple
 from attribution.model import Source
 
 #: Lines of one kind (set of candidate signatures) per file that are kept before thinning begins.
-EXACT_DENSE = 160
-EXACT = 4_096
+EXACT_DENSE = 64
+EXACT = 16_384
 #: Thinned progress lines that `Sampler.recent` remembers, newest last, and the bytes kept of each.
 RECENT = 64
 RECENT_BYTES = 4_096
