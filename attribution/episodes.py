@@ -28,6 +28,8 @@ SURVIVED_POINTS = 3
 NEAR_LINES = 60
 #: Lines between the word that an exception is ignored and the head of its traceback.
 HANDLED_LINES = 3
+#: Marks of teardown lines that show that something really ended; others (a socket closed at exit) are no trouble alone.
+ENDS = frozenset({"rank_exit", "job_cancelled", "sigterm_received", "time_limit", "preempted", "node_fail", "stuck_process"})
 #: Roles from which an episode may start, strongest first.
 _ROLE_RANK = {Role.ROOT: 0, Role.CONFIRMATION: 1, Role.CASCADE: 2, Role.TEARDOWN: 3}
 _VOLATILE = re.compile(r"0x[0-9a-fA-F]+|\d+")
@@ -223,7 +225,8 @@ def build(evidence: Evidence, rules: RuleSet, causality: Causality) -> tuple[Epi
     alive = [m for m in troubles if id(m) not in over]
     recovered = [m for m in troubles if id(m) in over]
     # Teardown is what others did to a process: it starts nothing while anything else is there.
-    able = [m for m in alive if m.role is not Role.TEARDOWN and id(m) not in chained] or alive
+    able = [m for m in alive if m.role is not Role.TEARDOWN and id(m) not in chained]
+    able = able or [m for m in alive if m.marks & ENDS]
     candidates = _unexplained(able, explainer)
     episodes = _group(candidates, alive, matches, explainer, causality)
     return (*episodes, *_recovered(recovered))

@@ -306,7 +306,7 @@ def _lines(parser: LineParser, data: bytes, first_line: int, offset: int, *, new
     if newest:
         pieces = (pieces[1:] if offset > 0 else pieces)[-TAIL_LINES - 1 :]
     out: list[Line] = []
-    for line_no, where, piece in pieces[: 400 if not newest else None]:
+    for line_no, where, piece in pieces[: 200 if not newest else None]:
         if piece.strip():
             out.extend(parser.parse(piece[: MAX_TEXT * 8], line_no, where, remember=newest))
     return out

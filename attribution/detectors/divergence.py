@@ -7,7 +7,6 @@ the program ends normally and prints no error.
 from __future__ import annotations
 
 import math
-import statistics
 
 from attribution.detectors import Finding
 from attribution.model import Evidence, Match, Outcome, ProgressPoint, Role
@@ -44,7 +43,8 @@ def detect(evidence: Evidence) -> tuple[Finding, ...]:
         if len(series) < FEWEST_POINTS:
             continue
         finite = [v for _, v in series[: max(3, len(series) // 10)] if math.isfinite(v)]
-        early = statistics.median(finite) if finite else 0.0
+        # The smallest of the first ones: a run that explodes within a few steps has few good ones to take a median of.
+        early = min((abs(v) for v in finite), default=0.0)
         if not all(_spoiled(v, early) for _, v in series[-LAST_POINTS:]):
             continue
         first = len(series)

@@ -7,6 +7,7 @@ missing where all others wait. Where most ranks tell the same, nobody is named.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from attribution.exits import RankExit, collect, primary, resolved
 from attribution.model import Culprit, Episode, Evidence, Match
@@ -26,6 +27,8 @@ _WAITING = (
 _NOBODY = ("scheduler.", "healthy.", "straggler.slowdown")
 #: Lines between a launcher's head ("Process 1 terminated with ...") and the exception that it repeats.
 HEAD_LINES = 60
+#: Specificity of signatures that name a device's own fault.
+DEVICE = 70
 #: Most culprits ever named.
 MOST = 8
 
@@ -122,7 +125,9 @@ def _speakers(episode: Episode, evidence: Evidence) -> Culprit:
         return Culprit(because=f"{len(ranks)} ranks tell the same")
     if ranks and not nodes:
         nodes = _unique(node_of_rank(r, evidence) for r in ranks)
-    if len(nodes) > MOST or (len(nodes) > 1 and len(nodes) * 2 > max(2, len(evidence.attempt.nodes))):
+    # Several nodes that tell of the same broken device are several broken nodes; of a vaguer trouble they are witnesses.
+    vague = episode.root.specificity < DEVICE
+    if len(nodes) > MOST or (vague and len(nodes) > 1 and len(nodes) * 2 > max(2, len(evidence.attempt.nodes))):
         nodes = ()
     return Culprit(nodes=nodes, ranks=tuple(ranks), gpus=gpus[:MOST], because="told the root itself")
 
@@ -193,6 +198,8 @@ def find(evidence: Evidence, episode: Episode | None, failure_class: str | None)
         found = _missing(episode, evidence)
     else:
         found = _speakers(episode, evidence)
+    if not found.nodes and len(evidence.attempt.nodes) == 1 and failure_class.startswith(("gpu_hw.", "node_infra.")):
+        found = replace(found, nodes=evidence.attempt.nodes, because=found.because or "the attempt's only node")
     allowed = set(evidence.attempt.nodes)
     nodes = tuple(n for n in found.nodes if not allowed or n in allowed or n.split(".")[0] in allowed)
     return Culprit(nodes=nodes, ranks=found.ranks, gpus=found.gpus, path=found.path, because=found.because)

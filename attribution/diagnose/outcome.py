@@ -12,6 +12,9 @@ from attribution.model import Episode, Evidence, Match, Outcome, Role, Source
 #: A completion line of at least this specificity is the program's own word, not an ``echo done`` in a batch script.
 OWN_WORD = 50
 
+#: Signatures of programs whose logs always hold an end line: without one the log is cut off.
+SAYS_WHEN_DONE = ("progress.mlperf.",)
+
 _CANCELLED = {"scheduler.cancelled", "scheduler.interrupted", "scheduler.preempted"}
 _ACCOUNTING_FAILED = {"FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED"}
 
@@ -59,7 +62,9 @@ def _finished_anyway(done: Match, lead: Episode, evidence: Evidence, causality: 
     order = ordered([done, root])
     behind = order[-1] is done
     if done.specificity >= OWN_WORD:
-        return behind or causality.is_symptom(root.failure_class) or root.role in (Role.TEARDOWN, Role.CASCADE)
+        ended_by_others = (root.failure_class or "").startswith("scheduler.")
+        symptom = causality.is_symptom(root.failure_class) or root.role in (Role.TEARDOWN, Role.CASCADE)
+        return behind or symptom or ended_by_others
     uncaught = root.role is Role.ROOT and not causality.is_symptom(root.failure_class)
     return behind and not uncaught
 
@@ -111,6 +116,12 @@ def _quiet(evidence: Evidence, state: str) -> Ending:
             outcome=Outcome.UNKNOWN,
             failure_class="unknown.log_truncated",
             because=(f"the log stops at step {p.last_step} of {p.total_steps} without an ending",),
+        )
+    if any(m.signature.startswith(SAYS_WHEN_DONE) for m in evidence.matches):
+        return Ending(
+            outcome=Outcome.UNKNOWN,
+            failure_class="unknown.log_truncated",
+            because=("this kind of log always says when it is done, and this one does not",),
         )
     if evidence.attempt.n_lines == 0:
         return Ending(outcome=Outcome.UNKNOWN, failure_class="unknown.log_truncated", because=("the log is empty",))

@@ -158,6 +158,8 @@ def _exclusions(draft: _Draft, d: Diagnosis, attempt: Attempt, limits: Limits, f
     ]
     if (d.failure_class or "").startswith(NEVER_EXCLUDED) or d.domain is Domain.WORKLOAD:
         draft.weaken(Action.RESTART, "no other node mends a fault of this kind")
+    elif not named and _at_least(d.status, limits.exclusion_status_at_least):
+        draft.limits.append("a node is at fault and the evidence does not name it: find it before the restart")
     elif not named:
         draft.weaken(Action.RESTART, "no node of this attempt is singled out, so none is excluded")
     elif not _at_least(d.status, limits.exclusion_status_at_least):

@@ -69,7 +69,10 @@ def unmerge(text: str) -> str | None:
     end = first.end()
     again = 0
     # Between the names stand only pieces of the module's name and the colons that the others wrote.
+    # "KeyError: Caught KeyError in DataLoader worker" is one process's sentence, not two processes' words.
     while (at := beginning.find(name, end)) >= 0 and not _FOREIGN.search(beginning[end:at]):
+        if re.search(r"\w ", beginning[end:at]):
+            break
         end, again = at + len(name), again + 1
     if not again:
         return None
