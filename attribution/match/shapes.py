@@ -6,7 +6,9 @@ Segments without a shape of their own (too long, too many kinds) are read as the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -14,24 +16,59 @@ from attribution.match.engines import make
 from attribution.match.matcher import Candidate, Matcher, _FirstPass, _only_silences
 from attribution.match.sampling import Sampler
 from attribution.model import Source
+from attribution.resources import read_cache, write_cache
 from attribution.shapes import NONE, ShapeCounter, Shaped
-from attribution.signatures.relax import relax
-from attribution.signatures.rules import Signature
+from attribution.signatures.relax import Relaxed, relax
+from attribution.signatures.rules import Pattern, RuleSet, Signature
 from attribution.signatures.squeeze import squeezed
 from attribution.sources.blocks import Block
 
 Kind = tuple[int, ...]
 
 
+class _Squeezed:
+    """Squeezed expressions of a rule set's patterns, remembered over processes: making them costs a second."""
+
+    _VERSION = 1
+
+    def __init__(self, ruleset: RuleSet) -> None:
+        self._name = f"squeezed-{self._VERSION}-{ruleset.digest[:32]}.json"
+        self._known: dict[str, list[Any]] = {}
+        stored = read_cache(self._name)
+        if stored is not None:
+            try:
+                self._known = json.loads(stored)
+            except ValueError:  # half written by somebody else: made anew
+                self._known = {}
+        self._fresh = False
+
+    def of(self, pattern: Pattern) -> Relaxed:
+        """The squeezed form of one pattern."""
+        key = f"{int(pattern.ignore_case)}{pattern.source}"
+        row = self._known.get(key)
+        if row is None:
+            r = squeezed(pattern.source, ignore_case=pattern.ignore_case)
+            row = self._known[key] = [r.expression, [x.decode("latin-1") for x in r.literals], r.ignore_case, r.empty]
+            self._fresh = True
+        literals = tuple(x.encode("latin-1") for x in row[1])
+        return Relaxed(expression=row[0], literals=literals, hazards=(), ignore_case=row[2], empty=row[3])
+
+    def keep(self) -> None:
+        """Store what was made anew."""
+        if self._fresh:
+            write_cache(self._name, json.dumps(self._known).encode())
+            self._fresh = False
+
+
 class _ShapePass(_FirstPass):
     """Signatures' squeezed expressions in one engine."""
 
-    def __init__(self, signatures: Iterable[Signature], engine: str) -> None:
+    def __init__(self, signatures: Iterable[Signature], engine: str, forms: _Squeezed) -> None:
         owners: dict[tuple[str, bool], list[int]] = {}
         loose = {}
         for signature in signatures:
             for pattern in signature.any:
-                r = squeezed(pattern.source, ignore_case=pattern.ignore_case)
+                r = forms.of(pattern)
                 key = (r.expression, r.ignore_case)
                 loose[key] = r
                 mine = owners.setdefault(key, [])
@@ -48,15 +85,17 @@ class ShapeMatcher:
     def __init__(self, matcher: Matcher) -> None:
         self.matcher = matcher
         self._passes: dict[Source, tuple[_ShapePass, _ShapePass]] = {}
+        self._forms = _Squeezed(matcher.ruleset)
 
     def _of(self, source: Source) -> tuple[_ShapePass, _ShapePass]:
         """Passes of the rules that speak and of those that only silence, for logs of one kind; built when used."""
         if source not in self._passes:
             mine = [s for s in self.matcher.ruleset.signatures if source in s.sources]
             self._passes[source] = (
-                _ShapePass((s for s in mine if not _only_silences(s)), self.matcher.engine),
-                _ShapePass((s for s in mine if _only_silences(s)), self.matcher.engine),
+                _ShapePass((s for s in mine if not _only_silences(s)), self.matcher.engine, self._forms),
+                _ShapePass((s for s in mine if _only_silences(s)), self.matcher.engine, self._forms),
             )
+            self._forms.keep()
         return self._passes[source]
 
     def kinds(self, keys: list[bytes], source: Source) -> list[Kind]:
