@@ -110,6 +110,13 @@ def test_the_order_of_a_restart_elsewhere() -> None:
     assert one(world(READY), ledger=[*released, settled(Reason.DESIRED_STATE_OBSERVED)]) == "DESIRED_STATE_OBSERVED"
 
 
+def test_a_start_is_not_pressed_in_the_second_of_the_requeue() -> None:
+    """slurmd would refuse it: Job credential revoked."""
+    released = [*REQUEUED, *did(StepKind.RELEASE)]
+    fresh = replace(READY, submit_time_s=int(NOW) - 1, eligible_time_s=int(NOW) + 90)
+    assert one(world(fresh), ledger=released) == "BACKING_OFF"
+
+
 def test_exclusions_are_united_with_the_users_own() -> None:
     (step,) = plan(world(replace(HELD, excluded=("gpu-008",))), [ADVICE], numbered(REQUEUED), Limits(), NOW)
     assert isinstance(step, Step) and step.exclude == ("gpu-001", "gpu-008")

@@ -70,7 +70,7 @@ def bench(tmp_path: Path) -> Bench:
 def test_a_whole_restart(bench: Bench) -> None:
     with Ledger(bench.folder) as ledger:
         told = bench.rounds(bench.reconciler(ledger))
-    assert told == [
+    assert [word for word in told if word != "BACKING_OFF"] == [
         "SAVE_EVIDENCE",
         "SLURM_REQUEUE_HOLD",
         "SLURM_UPDATE_CONSTRAINTS",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from attribution.cli import analyze, doctor, evaluate, explain, query
+from attribution.cli import analyze, doctor, evaluate, explain, query, reconcile
 from attribution.cli.rules import app as rules_app
 
 app = typer.Typer(
@@ -39,5 +39,7 @@ app.command("explain")(explain.explain)
 app.command("evaluate")(evaluate.evaluate)
 app.command("doctor")(doctor.doctor)
 app.command("query")(query.query)
+app.command("reconcile")(reconcile.reconcile)
+app.command("undrain")(reconcile.undrain)
 app.add_typer(query.store_app, name="store")
 app.add_typer(rules_app, name="rules")

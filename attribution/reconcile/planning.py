@@ -24,6 +24,9 @@ ENDED = RESTARTABLE | {"COMPLETED", "CANCELLED", "BOOT_FAIL", "DEADLINE", "PREEM
 _RESTARTS = (Action.RESTART, Action.RESTART_EXCLUDING)
 _STOPS = frozenset({StepKind.REQUEUE_HOLD, StepKind.CANCEL})
 _SLURM_DELAY_S = 3600  # a begin time further off was not set by a requeue
+#: slurmd refuses a start on the same node within the second of the requeue ("Job credential revoked") and the attempt
+#: is lost as FAILED; the submit time of a requeued job is the second of its requeue.
+_CREDENTIAL_S = 2
 
 
 def plan(
@@ -353,6 +356,8 @@ def _start(case: Case, job: Job) -> Step | Verdict:
     ours = case.history.requeued and case.history.maybe_done(StepKind.RELEASE)
     refused = tries.count >= 3 or (tries.count and tries.last in FINAL_REPLIES)
     if ours and 1 < waits_s <= _SLURM_DELAY_S and not refused:
+        if case.now_s < job.submit_time_s + _CREDENTIAL_S:
+            return case.wait(Reason.BACKING_OFF, "the old attempt's credential was revoked this very second")
         return attempt_step(case, StepKind.START_NOW)
     return case.converged()
 

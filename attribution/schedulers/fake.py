@@ -209,7 +209,11 @@ class FakeSlurm:
         if job.held or self.now_s < job.begin_s:
             return
         nodes = self._fit(job)
-        if nodes:
+        if nodes and job.restart and int(self.now_s) <= job.submit_s:
+            # "Killing non-startable batch: Job credential revoked"
+            job.nodes, job.start_s = nodes, self.now_s
+            job.state, job.end_s, job.exit_code = "FAILED", self.now_s, 1
+        elif nodes:
             job.state, job.nodes, job.start_s, job.exit_code = "RUNNING", nodes, self.now_s, 0
 
     def reason(self, job: FakeJob) -> tuple[str, str]:

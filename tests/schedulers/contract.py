@@ -31,6 +31,9 @@ class Bench(Protocol):
     def drain(self, node: str, reason: str) -> None:
         """By an administrator."""
 
+    def now(self) -> float:
+        """Seconds since the epoch, on the bench's clock."""
+
 
 def step(kind: StepKind, job: Job, **more: object) -> Step:
     key = AttemptKey(job_id=job.id, submit_time_s=job.submit_time_s, restart=job.restart)
@@ -140,8 +143,10 @@ class Contract:
         """The reason why the planner has to know the attempt."""
         first = bench.until(bench.submit(seconds=60, end="COMPLETED"), running)
         bench.actor.act(step(StepKind.REQUEUE_HOLD, first))
-        bench.until(first.id, held)
+        waiting = bench.until(first.id, held)
         bench.actor.act(step(StepKind.RELEASE, first))
+        # within the second of the requeue the start would fail: "Job credential revoked"
+        bench.until(first.id, lambda j: bench.now() >= waiting.submit_time_s + 2)
         bench.actor.act(step(StepKind.START_NOW, first))
         bench.until(first.id, running)
         assert bench.actor.act(step(StepKind.REQUEUE_HOLD, first)).kind is ReplyKind.ACCEPTED

@@ -46,6 +46,9 @@ class FakeBench:
         }[verb]()
         assert words == ""
 
+    def now(self) -> float:
+        return self.slurm.now_s
+
     def drain(self, node: str, reason: str) -> None:
         assert self.slurm.do_node("root", node, "DRAIN", reason) == ""
 
@@ -76,6 +79,19 @@ def test_a_crash_of_the_controller_forgets_what_was_not_saved() -> None:
     slurm.crash()
     assert slurm.jobs[job.raw_id].state == "FAILED" and slurm.jobs[job.raw_id].restart == 0
     assert slurm.submit().raw_id == lost.raw_id, "the id is given a second time"
+
+
+def test_a_start_in_the_second_of_the_requeue_is_refused_by_the_node() -> None:
+    slurm = FakeSlurm()
+    job = slurm.submit(fates=((1.0, "FAILED"),))
+    for _ in range(30):
+        slurm.advance(0.1)
+    slurm.now_s = float(int(slurm.now_s) + 1)
+    slurm.do_requeue("root", job.id, hold=True)
+    slurm.do_release("root", job.id)
+    slurm.do_update_job("root", job.id, "StartTime", "now")
+    slurm.advance(0.2)
+    assert slurm.jobs[job.raw_id].state == "FAILED" and slurm.jobs[job.raw_id].restart == 1
 
 
 def test_a_controller_that_is_down_is_unknown_and_not_empty() -> None:

@@ -35,7 +35,9 @@ def test_a_program_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> No
 
 
 def test_endless_output_is_cut(tmp_path: Path) -> None:
-    program(tmp_path, "squeue", "while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done")
+    program(
+        tmp_path, "squeue", "while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done"
+    )
     answer = ReadRunner(bin_dir=str(tmp_path), max_output_bytes=1 << 20).query("squeue")
     assert answer.cut and len(answer.stdout) < 2 << 20
 
@@ -102,7 +104,9 @@ def test_node_names_that_are_none_never_reach_a_command(name: str) -> None:
         with pytest.raises(SchedulerError):
             commands_of(step)
         with pytest.raises(SchedulerError):
-            commands_of(Step(kind=StepKind.UPDATE_CONSTRAINTS, advice_id="a", attempt=KEY, job=job("7"), exclude=(name,)))
+            commands_of(
+                Step(kind=StepKind.UPDATE_CONSTRAINTS, advice_id="a", attempt=KEY, job=job("7"), exclude=(name,))
+            )
 
 
 def test_reasons_are_ours_bounded_and_quiet() -> None:

@@ -15,6 +15,8 @@ if str(ROOT) not in sys.path:
 from demo import lab as labs  # noqa: E402
 from demo.lab import Lab, LabError  # noqa: E402
 
+_TIMED_OUT: dict[str, str] = {}
+
 
 def _up(accounting: bool) -> Iterator[Lab]:
     try:
@@ -22,6 +24,8 @@ def _up(accounting: bool) -> Iterator[Lab]:
     except LabError as error:
         pytest.skip(f"no real Slurm here: {error}")
     with Lab(accounting=accounting) as lab:
+        # Slurm's unit is the minute: started now, it is over when the other tests are
+        _TIMED_OUT[lab.root.name] = lab.submit("sleep 300", "-N1", "-t", "1", user=labs.USERS[1])
         yield lab
 
 
@@ -29,6 +33,12 @@ def _up(accounting: bool) -> Iterator[Lab]:
 def lab() -> Iterator[Lab]:
     """Four nodes, slurmctld, slurmdbd with MariaDB."""
     yield from _up(accounting=True)
+
+
+@pytest.fixture(scope="session")
+def timed_out(lab: Lab) -> str:
+    """A job that runs into its limit of a minute."""
+    return _TIMED_OUT[lab.root.name]
 
 
 @pytest.fixture

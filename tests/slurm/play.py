@@ -26,6 +26,7 @@ class Play:
     folder: Path
     limits: Limits = LIMITS
     act: bool = True
+    bin_dir: str = ""
     checkpoint: Callable[[str], None] = lambda name: None
     observer: SlurmObserver = field(init=False)
 
@@ -60,7 +61,8 @@ class Play:
         steps: list[str] = []
         end = time.monotonic() + timeout_s
         with Ledger(self.folder) as ledger:
-            actor = SlurmActor(runner=CommandRunner(env={**os.environ, **self.lab.env})) if self.act else None
+            hands = CommandRunner(env={**os.environ, **self.lab.env}, bin_dir=self.bin_dir)
+            actor = SlurmActor(runner=hands) if self.act else None
             reconciler = Reconciler(
                 observer=self.observer,
                 ledger=ledger,

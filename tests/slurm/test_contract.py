@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,9 @@ class RealBench:
         args = ("scancel", job_id) if verb == "cancel" else ("scontrol", verb, job_id)
         assert self.play.lab.run(*args, user=None if root else USERS[0]).returncode == 0
 
+    def now(self) -> float:
+        return time.time()
+
     def drain(self, node: str, reason: str) -> None:
         self.play.lab.run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}")
 
@@ -53,7 +57,8 @@ class RealBench:
 def bench(lab: Lab, tmp_path: Path) -> Iterator[RealBench]:
     yield RealBench(Play(lab=lab, folder=tmp_path))
     lab.run("scancel", f"--user={USERS[0]}")
-    wait_until("nodes idle", lambda: lab.node_states().count("idle") == lab.nodes)
+    left = ("squeue", "-h", "-u", USERS[0], "-t", "RUNNING,COMPLETING")
+    wait_until("jobs gone", lambda: not lab.run(*left).stdout.strip())
 
 
 class TestReal(Contract):

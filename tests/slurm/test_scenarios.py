@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from play import LIMITS, Play, advise
+from play import Play, advise
 
 from attribution.model import Action, Disposition, Exclusion
 from attribution.reconcile import Limits, Mode, Reason, read_ledger
@@ -293,17 +295,71 @@ def test_hostile_comments_and_names_stay_data(play: Play) -> None:
     assert "\x1b" not in ledger and "rm -rf" not in ledger
 
 
-def test_another_users_jobs_need_rights_and_a_refusal_is_final(lab: Lab, tmp_path: Path) -> None:
-    play = Play(lab=lab, folder=tmp_path, limits=LIMITS)
-    job_id = lab.submit("exit 1", "-N1", user=USERS[1])
-    job = play.ended(job_id)
-    tmp_path.chmod(0o755)
-    done = lab.run("scontrol", "requeuehold", job_id, user=USERS[0])
-    assert isinstance(done, subprocess.CompletedProcess)
-    from attribution.schedulers.base import ReplyKind
-    from attribution.schedulers.runner import Answer
-    from attribution.schedulers.slurm import reply_of
+def as_user(play: Play, user: str) -> Play:
+    """The same play, its commands given by an unprivileged user."""
+    folder = play.folder / "bin"
+    folder.mkdir()
+    for name in ("scontrol", "scancel"):
+        path = folder / name
+        path.write_text(f'#!/bin/sh\nexec setpriv --reuid={user} --regid={user} --clear-groups {name} "$@"\n')
+        path.chmod(0o755)
+    play.bin_dir = str(folder)
+    return play
 
-    answer = Answer(returncode=done.returncode, stdout=done.stdout.encode(), stderr=done.stderr, seconds=0.0)
-    assert reply_of(answer).kind is ReplyKind.DENIED
+
+def test_the_jobs_owner_has_rights_enough_for_a_restart(play: Play) -> None:
+    job_id = play.lab.submit(ONCE % "exit 1", "-N1")
+    job = play.ended(job_id)
+    verdict, steps = as_user(play, USERS[0]).reconcile(advise(job, Action.RESTART_EXCLUDING, job.nodes))
+    assert verdict.disposition is Disposition.CONVERGED
+    assert steps == FULL, "the mark is tried once, refused, and left out"
+    after = play.job(job_id)
+    assert after.excluded == job.nodes and after.admin_comment == ""
+    replies = {str(e.step): str(e.reply) for e in read_ledger(play.folder) if e.event is Event.RESULT}
+    assert replies["SLURM_MARK"] == "denied" and replies["SLURM_RELEASE"] == "accepted"
+
+
+def test_another_users_job_is_refused_and_that_is_final(play: Play) -> None:
+    job_id = play.lab.submit("exit 1", "-N1", user=USERS[1])
+    job = play.ended(job_id)
+    verdict, steps = as_user(play, USERS[0]).reconcile(advise(job, Action.RESTART))
+    assert verdict.reason is Reason.NOT_PERMITTED and steps == FULL[:2]
     assert play.job(job_id) == job
+
+
+def test_from_a_folder_of_logs_to_a_restart_by_two_commands(play: Play) -> None:
+    """`recovery analyze` and `recovery reconcile` with a store between; the log alone does not know the submit time."""
+    words = 'echo "RuntimeError: NCCL error: unhandled system error" >&2; exit 1'
+    folder = play.lab.root / "jobs"
+    comment = '{"recovery": {"act": true}}'
+    options = ("-N1", f"--comment={comment}", "-o", f"{folder}/story-%j.out")
+    job_id = play.lab.submit("echo SLURM_JOB_ID=$SLURM_JOB_ID; " + ONCE % f"( {words} ); exit 1", *options)
+    play.ended(job_id)
+    env = {**os.environ, **play.lab.env}
+    env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+    store = str(play.folder / "store")
+
+    def recovery(*args: str) -> str:
+        done = subprocess.run(("recovery", *args), env=env, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    recovery("analyze", f"{folder}/story-{job_id}.out", "--store", store, "-f", "jsonl", "-q", "--cluster", "lab")
+    told = recovery("reconcile", "--store", store, "--once")
+    action = "SLURM_REQUEUE_HOLD  would" in told
+    assert action or "ALREADY_SATISFIED" in told or "SETTLING" in told, told
+    assert play.job(job_id).restart == 0
+    if action:
+        for _ in range(12):
+            told = recovery("reconcile", "--mode", "act", "--partition", "main", "--store", store, "--once")
+        assert "CONVERGED" in told, told
+        assert play.job(job_id).restart == 1
+
+
+def test_a_job_at_its_time_limit(play: Play, timed_out: str) -> None:
+    """Last, because Slurm's shortest limit is a minute; the job was started with the cluster."""
+    job = play.ended(timed_out, timeout_s=120)
+    assert job.state == "TIMEOUT"
+    verdict, steps = play.reconcile(advise(job, Action.RESTART))
+    assert verdict.disposition is Disposition.CONVERGED and steps[1] == "SLURM_REQUEUE_HOLD"
+    play.lab.run("scancel", timed_out)
