@@ -26,6 +26,10 @@ def number(text: str | None) -> float | None:
     """The first number in `text` (thousands separators and k/M/G/T suffixes understood), None where there is none."""
     if not text:
         return None
+    try:
+        return float(text)
+    except ValueError:
+        pass
     found = _NUMBER.search(text)
     if not found:
         return None
@@ -38,6 +42,8 @@ def number(text: str | None) -> float | None:
 
 def whole(text: str | None) -> int | None:
     """`number` as an int; None for text without a finite number."""
+    if text is not None and text.isdecimal() and len(text) < 19:
+        return int(text)
     value = number(text)
     return int(value) if value is not None and math.isfinite(value) and abs(value) < 2**62 else None
 

@@ -208,12 +208,8 @@ class FileState:
         """Match one block and count its shapes."""
         if len(self.head) < HEAD_BYTES:
             self.head += bytes(block.data[: HEAD_BYTES - len(self.head)])
-        at = 0
-        line_no = block.first_line
-        for candidate in self.shapes.candidates(block, self.sampler):
-            line_no += block.count_lines(at, candidate.start)
-            at = candidate.start
-            self._candidate(block, candidate, line_no)
+        for found in self.shapes.candidates(block, self.sampler):
+            self._candidate(block, found.candidate, found.line)
         self._remember_tail(block)
         self.context.advance(block)
         self.next_line = block.next_line

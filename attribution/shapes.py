@@ -20,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 #: Bytes squeezed and counted at a time: what fits the second-level cache.
-PIECE = 256 * 1024
+PIECE = 512 * 1024
 #: Segments are cut here; the rest of a longer one has no shape.
 LONGEST = 2_000
 #: Distinct shapes of one file that are kept; segments beyond count as `OTHER`.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from attribution.match import Candidate, Matcher
 from attribution.match.engines import HyperscanEngine
-from attribution.match.sampling import EXACT_DENSE, RECENT
+from attribution.match.sampling import EXACT_DENSE, RECENT, Sampler
 from attribution.model import Line, Place, Role, RuleError, Source
 from attribution.resources import data_root, rules_dir
 from attribution.signatures import RuleSet, load
@@ -222,3 +222,33 @@ def test_expressions_that_one_database_misses_are_found_by_another() -> None:
 def test_an_unknown_engine_is_refused(folder: Folder) -> None:
     with pytest.raises(RuleError, match="unknown engine"):
         Matcher(load([folder.path]), "perl")
+
+
+@pytest.mark.parametrize("cuts", [[5_000], [1, 64, 65, 200, 4_734], [100] * 50])
+def test_thinning_many_lines_at_once_is_thinning_them_one_by_one(cuts: list[int]) -> None:
+    one, many = Sampler(frozenset({1}), frozenset()), Sampler(frozenset({1}), frozenset())
+    singly = [w for _ in range(sum(cuts)) for w in [one.weight((1,))]]
+    at, together = 0, [0] * sum(cuts)
+    for count in cuts:
+        for place, weight in many.weights((1,), count):
+            together[at + place] = weight
+        at += count
+    assert together == singly
+
+
+def test_looking_at_shapes_misses_no_line_that_looking_at_lines_finds(samples: Path) -> None:
+    from attribution.match.shapes import FileShapes, ShapeMatcher
+    from attribution.model import Source
+    from attribution.sources.blocks import block_of
+    from tests.make import analyzer
+
+    matcher = Matcher(analyzer().ruleset)
+    shapes = ShapeMatcher(matcher)
+    for path in sorted(p for p in samples.rglob("*.log") if p.is_file()):
+        data = path.read_bytes()
+        by_line = {c.start: set(c.signatures) for c in matcher.scan_block(data, 1, matcher.sampler(Source.JOB_LOG))}
+        file = FileShapes(shapes, str(path), Source.JOB_LOG)
+        by_shape = {f.candidate.start: set(f.candidate.signatures) for f in file.candidates(block_of(data, 0, 1), matcher.sampler(Source.JOB_LOG))}
+        exact = {s.index for s in matcher.ruleset.signatures if not s.dense}
+        for start, signatures in by_line.items():
+            assert signatures & exact <= by_shape.get(start, set()) | (signatures - exact), f"{path}: byte {start}"

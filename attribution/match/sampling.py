@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
+import numpy as np
+
 from attribution.model import Source
 
 #: Lines of one kind (set of candidate signatures) per file that are kept before thinning begins.
@@ -60,6 +62,30 @@ class Sampler:
             self._pending[key] = self._pending.get(key, 0) + 1
             return 0
         return 1 + self._pending.pop(key, 0)
+
+    def weights(self, key: tuple[int, ...], count: int) -> list[tuple[int, int]]:
+        """As `weight` for the next `count` lines of one kind at once: (place among them, weight) of those that are kept."""
+        n = self._counts.get(key, 0)
+        self._counts[key] = n + count
+        exact = EXACT_DENSE if n + count <= EXACT_DENSE or self._dense.issuperset(key) else EXACT
+        if n + count <= exact:
+            return [(i, 1) for i in range(count)]
+        places = np.arange(n, n + count, dtype=np.uint64)
+        # The smallest power of two above n // exact, as `weight` takes it; 1 below `exact`.
+        whole = (places // np.uint64(exact)).astype(np.float64)
+        strides = np.where(whole < 1, 1.0, 2.0 ** (np.floor(np.log2(np.maximum(whole, 1.0))) + 1.0))
+        spread = (places * np.uint64(2_654_435_769)) & np.uint64(0xFFFF_FFFF)
+        kept = np.flatnonzero(spread.astype(np.float64) < np.floor(2.0**32 / strides))
+        out: list[tuple[int, int]] = []
+        before = -1
+        pending = self._pending.pop(key, 0)
+        for i in kept.tolist():
+            out.append((i, i - before + pending))
+            before, pending = i, 0
+        left = count - 1 - before + pending
+        if left:
+            self._pending[key] = left
+        return out
 
     def remember(
         self, buffer: bytes | bytearray, first_line: int, thinned: Sequence[tuple[int, int, tuple[int, ...]]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,13 @@ from attribution.signatures.squeeze import squeezed
 from attribution.sources.blocks import Block
 
 Kind = tuple[int, ...]
+
+
+class FoundLine(NamedTuple):
+    """A candidate and the 1-based number of its line in the file."""
+
+    candidate: Candidate
+    line: int
 
 
 class _Squeezed:
@@ -136,21 +143,19 @@ class FileShapes:
         self._kinds: list[Kind] = []
         self._hit = np.zeros(1024, dtype=bool)
 
-    def candidates(self, block: Block, sampler: Sampler) -> list[Candidate]:
+    def candidates(self, block: Block, sampler: Sampler) -> list[FoundLine]:
         """Lines of the block that may match, in order, thinned as `Matcher.scan_block` thins."""
         shaped = self.counter.feed(block)
         self._learn()
         spans = self._spans(block, shaped)
-        out: list[Candidate] = []
-        thinned: list[tuple[int, int, Kind]] = []
-        for start, end, kind in spans:
-            weight = sampler.weight(kind)
-            if weight:
-                out.append(Candidate(start, end, kind, weight))
-            else:
-                thinned.append((start, end, kind))
-        sampler.remember(block.buffer, block.first_line, thinned)
-        return out
+        by_kind: dict[Kind, list[int]] = {}
+        for i, span in enumerate(spans):
+            by_kind.setdefault(span[2], []).append(i)
+        kept: dict[int, int] = {}
+        for kind, places in by_kind.items():
+            kept.update((places[i], weight) for i, weight in sampler.weights(kind, len(places)))
+        sampler.remember(block.buffer, block.first_line, [s[:3] for i, s in enumerate(spans) if i not in kept])
+        return [FoundLine(Candidate(*spans[i][:3], kept[i]), block.first_line + spans[i][3]) for i in sorted(kept)]
 
     def _learn(self) -> None:
         known = len(self._kinds)
@@ -162,8 +167,8 @@ class FileShapes:
             self._hit = np.concatenate((self._hit, np.zeros(len(self._kinds), dtype=bool)))
         self._hit[known : known + len(fresh)] = [bool(k) for k in fresh]
 
-    def _spans(self, block: Block, shaped: Shaped) -> list[tuple[int, int, Kind]]:
-        """Lines with what may match them: by shape, or by their bytes where a segment has no shape."""
+    def _spans(self, block: Block, shaped: Shaped) -> list[tuple[int, int, Kind, int]]:
+        """Lines (the last field counts from the block's first) with what may match them: by shape, or by their bytes where a segment has no shape."""
         if not len(shaped.ids):
             return []
         bare = shaped.ids == NONE
@@ -174,19 +179,19 @@ class FileShapes:
         buffer = block.buffer
         ends = np.flatnonzero(np.frombuffer(block.data, dtype=np.uint8) == 10)
         lines = np.searchsorted(ends, shaped.starts[chosen])
-        out: list[tuple[int, int, Kind]] = []
+        out: list[tuple[int, int, Kind, int]] = []
         size = len(block.data)
         before = -1
         for line, shape in zip(lines.tolist(), shaped.ids[chosen].tolist(), strict=True):
             if line != before:
                 start = int(ends[line - 1]) + 1 if line else 0
                 end = int(ends[line]) if line < len(ends) else size
-                out.append((start, end, ()))
+                out.append((start, end, (), line))
                 before = line
-            start, end, kind = out[-1]
+            start, end, kind, _ = out[-1]
             more = self._kinds[shape] if shape != NONE else self._bytes(bytes(buffer[start:end]))
             if more and more != kind:
-                out[-1] = (start, end, tuple(sorted({*kind, *more})) if kind else more)
+                out[-1] = (start, end, tuple(sorted({*kind, *more})) if kind else more, line)
         return [s for s in out if s[2]]
 
     def _bytes(self, raw: bytes) -> Kind:
