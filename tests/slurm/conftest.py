@@ -15,7 +15,7 @@ if str(ROOT) not in sys.path:
 from demo import lab as labs  # noqa: E402
 from demo.lab import Lab, LabError  # noqa: E402
 
-_TIMED_OUT: dict[str, str] = {}
+_TIMED_OUT: list[tuple[Lab, str]] = []
 
 
 def _up(accounting: bool) -> Iterator[Lab]:
@@ -23,9 +23,9 @@ def _up(accounting: bool) -> Iterator[Lab]:
         labs.ensure((*labs.CORE, *labs.ACCOUNTING) if accounting else labs.CORE)
     except LabError as error:
         pytest.skip(f"no real Slurm here: {error}")
-    with Lab(accounting=accounting) as lab:
-        # Slurm's unit is the minute: started now, it is over when the other tests are
-        _TIMED_OUT[lab.root.name] = lab.submit("sleep 300", "-N1", "-t", "1", user=labs.USERS[1])
+    with Lab(accounting=accounting) as lab, Lab(nodes=1) as patient:
+        # Slurm's unit is the minute: started now, it is over when the other tests are; alone, because they are rough
+        _TIMED_OUT[:] = [(patient, patient.submit("sleep 300", "-N1", "-t", "1"))]
         yield lab
 
 
@@ -36,9 +36,9 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="session")
-def timed_out(lab: Lab) -> str:
-    """A job that runs into its limit of a minute."""
-    return _TIMED_OUT[lab.root.name]
+def timed_out(lab: Lab) -> tuple[Lab, str]:
+    """A job that runs into its limit of a minute, and its cluster."""
+    return _TIMED_OUT[0]
 
 
 @pytest.fixture
