@@ -1,4 +1,4 @@
-"""The whole story on a real Slurm: ``python -m demo.run`` (root; about half a minute).
+"""The whole story on a real Slurm: ``python -m demo`` (root; about half a minute).
 
 A training job of four processes on two nodes runs with checkpoints. The memory of a GPU on one node breaks. The log is
 diagnosed, Advice is written, the job is requeued without that node, loads its checkpoint and finishes. Times are
@@ -228,7 +228,7 @@ def play(lab: Lab) -> Story:
 
 def main() -> int:
     """Run the demo; exit 0 when it went as told."""
-    parser = argparse.ArgumentParser(prog="python -m demo.run", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--nodes", type=int, default=8, help="nodes of the cluster")
     parser.add_argument("--keep", action="store_true", help="copy the job's log and the ledger to ./demo-output")
     options = parser.parse_args()
