@@ -66,7 +66,10 @@ def _traceback(r: random.Random) -> Iterator[str]:
     for i in range(6):
         yield p + f'  File "/opt/train/module_{i}.py", line {r.randrange(900)}, in step_{i}'
         yield p + f"    out = self.layer_{i}(x)"
-    yield p + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.11 GiB of which 1.12 GiB is free."
+    yield (
+        p
+        + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.11 GiB of which 1.12 GiB is free."
+    )
     yield "srun: error: gpu-001: task 3: Exited with exit code 1"
     yield "slurmstepd: error: *** STEP 4127311.0 ON gpu-001 CANCELLED AT 2026-06-14T03:21:57 ***"
 
@@ -93,7 +96,14 @@ def _round(r: random.Random, step: int, total: int) -> Iterator[str]:
         yield f"  successfully saved checkpoint from iteration {step:7d} to /scratch/ckpt"
         yield _bar(r, 40)
     if step % 7 == 0:
-        yield str({"loss": round(r.random(), 4), "grad_norm": round(r.random(), 3), "learning_rate": 1e-5, "epoch": step / 100})
+        yield str(
+            {
+                "loss": round(r.random(), 4),
+                "grad_norm": round(r.random(), 3),
+                "learning_rate": 1e-5,
+                "epoch": step / 100,
+            }
+        )
     if step % 90 == 0:
         yield from _nccl(r, 60)
 
