@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 CORE = ("slurmctld", "slurmd", "slurm-client", "munge")
-ACCOUNTING = ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server")
+ACCOUNTING = ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server", "slurmrestd")
 USERS = ("rcvalice", "rcvbob")
 
 _SLURM_CONF = """\
@@ -225,7 +225,16 @@ class Lab:
             self._quiet("scancel", f"--user={USERS[1]}")
             with contextlib.suppress(LabError):
                 wait_until("steps gone", lambda: not list(self.root.glob("state/slurmd/*/job*")), 8.0)
-        order = [*(f"slurmd-{name}" for name in self.names), "slurmctld", "slurmdbd", "mariadbd", "munged"]
+        if "slurmrestd" in self._children:
+            self._children["slurmrestd"].kill()  # 22.05 does not go by itself; it holds no state
+        order = [
+            "slurmrestd",
+            *(f"slurmd-{name}" for name in self.names),
+            "slurmctld",
+            "slurmdbd",
+            "mariadbd",
+            "munged",
+        ]
         for name in order:
             self.stop(name)
         for user in self._made_users:
@@ -250,6 +259,14 @@ class Lab:
     def start_node(self, name: str) -> None:
         """Start the slurmd of one node."""
         self._start(f"slurmd-{name}", ["slurmd", "-D", "-N", name, "-f", f"{self.root}/etc/slurm.conf"])
+
+    def start_rest(self) -> str:
+        """Start slurmrestd as an ordinary user (it refuses root); its address. Root and that user may connect."""
+        path = self.root / "jobs" / "rest.sock"
+        args = ["slurmrestd", "-a", "rest_auth/local", "-s", "openapi/v0.0.38", f"unix:{path}"]
+        self._start("slurmrestd", args, user=USERS[0])
+        wait_until("slurmrestd", path.exists)
+        return f"unix:{path}"
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Signal one daemon, by its own process id, and wait for it when it is killed."""

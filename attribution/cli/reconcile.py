@@ -53,6 +53,10 @@ def reconcile(
     max_stops: Annotated[int, typer.Option("--max-stops", min=0, help="Requeues and cancels per hour.")] = 60,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Cluster name where Slurm does not tell it.")] = None,
     slurm_bin: Annotated[str, typer.Option("--slurm-bin", help="Folder of Slurm's programs.  [default: PATH]")] = "",
+    rest: Annotated[
+        str | None,
+        typer.Option("--rest", help="Read from slurmrestd: http://host:port or unix:/path; token in SLURM_JWT."),
+    ] = None,
     metrics: Annotated[
         Path | None, typer.Option("--metrics", help="Write Prometheus text here after each round.")
     ] = None,
@@ -61,10 +65,7 @@ def reconcile(
     """Make Slurm do what the Advice asks for, one safe step at a time. Observes only, unless told to act."""
     from attribution.reconcile import Limits, Mode
 
-    if mode not in tuple(Mode):
-        raise typer.BadParameter("use observe or act", param_hint="--mode")
-    if mode == Mode.ACT and not partition:
-        raise typer.BadParameter("act mode wants the partitions that it may touch", param_hint="--partition")
+    _check(mode, partition)
     limits = Limits(
         partitions=frozenset(partition) if partition else None,
         require_opt_in=not any_job,
@@ -84,9 +85,18 @@ def reconcile(
         once=once,
         cluster=cluster,
         slurm_bin=slurm_bin,
+        rest=rest,
         metrics_file=metrics,
         show=_show_json if format_ == "jsonl" else _show_text,
     )
+
+
+def _check(mode: str, partitions: list[str] | None) -> None:
+    """Act mode is asked for in full, or not at all."""
+    if mode not in ("observe", "act"):
+        raise typer.BadParameter("use observe or act", param_hint="--mode")
+    if mode == "act" and not partitions:
+        raise typer.BadParameter("act mode wants the partitions that it may touch", param_hint="--partition")
 
 
 def _run(
@@ -101,6 +111,7 @@ def _run(
     once: bool,
     cluster: str | None,
     slurm_bin: str,
+    rest: str | None,
     metrics_file: Path | None,
     show: Callable[[Round], None],
 ) -> None:
@@ -108,11 +119,13 @@ def _run(
 
     from attribution.reconcile import Ledger, Reconciler
     from attribution.reconcile.loop import Loop, metrics
+    from attribution.schedulers.rest import RestReader
     from attribution.schedulers.runner import CommandRunner, ReadRunner
     from attribution.schedulers.slurm import SlurmActor, SlurmObserver, commands_of
 
     runner = ReadRunner(bin_dir=slurm_bin)
-    observer = SlurmObserver(runner=runner, opted_in=_opt_in(), cluster=cluster)
+    reader = RestReader(url=rest) if rest else None
+    observer = SlurmObserver(runner=runner, rest=reader, opted_in=_opt_in(), cluster=cluster)
     # observe mode makes no actor: there is nothing in the process that could act
     actor = SlurmActor(runner=CommandRunner(bin_dir=slurm_bin, calls=runner.calls)) if act else None
     stopping: list[int] = []

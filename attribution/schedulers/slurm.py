@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from attribution.hostlist import NODE_NAME, expand
 from attribution.model import SchedulerError
@@ -25,6 +26,7 @@ from attribution.schedulers.base import (
     StepRecord,
     World,
 )
+from attribution.schedulers.rest import RestReader
 from attribution.schedulers.runner import Answer, CommandRunner, ReadRunner, printable
 from attribution.schedulers.slurm_json import documents, hold_of, job_of, node_of
 
@@ -76,9 +78,13 @@ def kind_of(words: str) -> ReplyKind:
 
 @dataclass(slots=True, kw_only=True)
 class SlurmObserver:
-    """Looks at Slurm. `opted_in` reads a job comment; `cluster` names the cluster where Slurm does not."""
+    """Looks at Slurm. `opted_in` reads a job comment; `cluster` names the cluster where Slurm does not.
+
+    `rest` reads the whole picture from slurmrestd; second looks stay with squeue and sinfo.
+    """
 
     runner: ReadRunner
+    rest: RestReader | None = None
     opted_in: Callable[[str], bool] | None = None
     cluster: str | None = None
     now: Callable[[], float] = time.time
@@ -119,11 +125,13 @@ class SlurmObserver:
             problems=tuple(problems),
         )
 
-    def _rows(self, what: str) -> tuple[list[dict[str, object]], tuple[str, ...]]:
+    def _rows(self, what: str) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
         """Records of "jobs" or "nodes", by whichever call this Slurm has; remembered after the first answer.
 
         `scontrol --json` (23.02 and later) shows ended jobs too; `squeue --json` of 22.05 does, that of 24.11 does not.
         """
+        if self.rest is not None:
+            return self.rest.rows(what)
         if self._modern is not False:
             answer = self.runner.query("scontrol", "--json", "show", what)
             if answer.returncode == 0 and answer.stdout.lstrip()[:1] == b"{":

@@ -13,6 +13,9 @@ from play import Play, advise
 from attribution.model import Action, Disposition, Exclusion
 from attribution.reconcile import Limits, Mode, Reason, read_ledger
 from attribution.reconcile.terms import Event
+from attribution.schedulers.rest import RestReader
+from attribution.schedulers.runner import ReadRunner
+from attribution.schedulers.slurm import SlurmObserver
 from demo.lab import USERS, Lab, wait_until
 
 pytestmark = pytest.mark.slurm
@@ -355,6 +358,16 @@ def test_from_a_folder_of_logs_to_a_restart_by_two_commands(play: Play) -> None:
     assert "CONVERGED  DESIRED_STATE_OBSERVED" in told
     assert play.job(job_id).restart == 1
     play.lab.run("scancel", job_id)
+
+
+def test_slurmrestd_shows_the_same_picture(play: Play) -> None:
+    job_id = play.lab.submit("exit 1", "-N1")
+    job = play.ended(job_id)
+    rest = SlurmObserver(runner=ReadRunner(), rest=RestReader(url=play.lab.start_rest()))
+    world = rest.observe()
+    assert world.whole, world.problems
+    assert world.jobs[job_id] == job
+    assert set(world.nodes) == set(play.observer.observe().nodes)
 
 
 def test_a_job_at_its_time_limit(tmp_path: Path, timed_out: tuple[Lab, str]) -> None:
