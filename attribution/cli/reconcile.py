@@ -116,6 +116,7 @@ def _run(
     show: Callable[[Round], None],
 ) -> None:
     import signal
+    import time
 
     from attribution.reconcile import Ledger, Reconciler
     from attribution.reconcile.loop import Loop, metrics
@@ -129,6 +130,13 @@ def _run(
     # observe mode makes no actor: there is nothing in the process that could act
     actor = SlurmActor(runner=CommandRunner(bin_dir=slurm_bin, calls=runner.calls)) if act else None
     stopping: list[int] = []
+
+    def nap(seconds: float) -> None:
+        """Sleep, and wake up soon after a signal."""
+        end = time.monotonic() + seconds
+        while not stopping and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, frame: stopping.append(received))
     with Ledger(folder / "ledger") as ledger:
@@ -155,6 +163,7 @@ def _run(
             report=report,
             interval_s=interval_s,
             stop=lambda: once or bool(stopping),
+            sleep=nap,
         )
         loop.run()
 

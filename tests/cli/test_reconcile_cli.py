@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -140,3 +142,17 @@ def test_undrain_of_a_strange_name(tmp_path: Path, slurm_bin: Path) -> None:
     code, out = run("undrain", "gpu-[001-004]", "--store", tmp_path / "s", "--slurm-bin", slurm_bin)
     assert code == 1 and "no such node" in out
     assert not (tmp_path / "calls").exists(), "nothing was even asked"
+
+
+def test_a_signal_ends_it_soon_and_in_order(tmp_path: Path, slurm_bin: Path, advice: Path) -> None:
+    args = ("reconcile", "--any-job", "--interval", "60", "--advice", str(advice), "--store", str(tmp_path / "s"))
+    code = "import sys; from attribution.cli import main; sys.argv = ['recovery', *sys.argv[1:]]; main()"
+    program = [sys.executable, "-c", code, *args, "--slurm-bin", str(slurm_bin), "--metrics", str(tmp_path / "m")]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as child:
+        end = time.monotonic() + 20
+        while not (tmp_path / "m").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        child.terminate()
+        out, _ = child.communicate(timeout=5)
+    assert child.returncode == 0 and "SLURM_REQUEUE_HOLD  would" in out
+    assert list(read_ledger(tmp_path / "s" / "ledger"))
