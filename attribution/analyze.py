@@ -58,7 +58,7 @@ class Analyzer:
     relation: causality.Causality = field(init=False)
     policy: Policy = field(init=False)
     digests: Digests = field(init=False)
-    _scanner: Scanner = field(init=False)
+    scanner: Scanner = field(init=False)
     _accounting: tuple[AccountingRecord, ...] = field(init=False)
     _kernel: tuple[FileScan, ...] = field(init=False, default=())
 
@@ -69,7 +69,7 @@ class Analyzer:
         self.policy = load_policy(self.options.policy)
         rules = hashlib.sha256(f"{self.ruleset.digest} {self.relation.digest}".encode()).hexdigest()
         self.digests = Digests(rules=rules[:16], engine=__version__, policy=self.policy.digest[:16])
-        self._scanner = Scanner(Matcher(self.ruleset, engine=self.options.engine), mine=self.options.mine)
+        self.scanner = Scanner(Matcher(self.ruleset, engine=self.options.engine), mine=self.options.mine)
         self._accounting = tuple(
             r for name in self.options.accounting for r in parse_accounting(Path(name).read_bytes(), name=name)
         )
@@ -78,18 +78,18 @@ class Analyzer:
         """What the rules say of one raw line, as printed."""
         parser = LineParser("", Source.JOB_LOG)
         for line in parser.parse(text.encode("utf-8", "replace"), 1, 0):
-            found = best(self._scanner.matcher.match_line(line))
+            found = best(self.scanner.matcher.match_line(line))
             if found and not found[0].shadow:
                 return found[0]
         return None
 
     def read_kernel_logs(self, found: Discovery) -> None:
         """Scan the kernel logs once; their matches join the attempts of their nodes."""
-        self._kernel = tuple(self._scanner.scan(f) for f in found.kernel_files)
+        self._kernel = tuple(self.scanner.scan(f) for f in found.kernel_files)
 
     def job(self, job: JobFiles, on_bytes: Callable[[int], None] | None = None) -> tuple[Result, ...]:
         """Results of the attempts of one job, oldest first."""
-        scans = [self._scanner.scan(file, on_bytes) for file in job.files]
+        scans = [self.scanner.scan(file, on_bytes) for file in job.files]
         results = []
         evidences = assemble(job, scans, accounting=self._accounting, kernel=self._kernel, cluster=self.options.cluster)
         for i, evidence in enumerate(evidences):

@@ -31,13 +31,33 @@ def test_a_folder_of_logs_becomes_diagnoses_and_a_store(tmp_path: Path, samples:
 
 
 def test_each_makes_every_path_a_job(tmp_path: Path, samples: Path) -> None:
-    out = run("analyze", "--each", "--no-store", str(samples / "nanogpt-dtype-on-second-node"), str(samples / "spawn-port-taken.log"), "-f", "jsonl", cwd=tmp_path)
-    assert [json.loads(line)["class"] for line in out.stdout.splitlines()] == ["user_code.dtype_or_device_mismatch", "config_env.port_in_use"]
+    out = run(
+        "analyze",
+        "--each",
+        "--no-store",
+        str(samples / "nanogpt-dtype-on-second-node"),
+        str(samples / "spawn-port-taken.log"),
+        "-f",
+        "jsonl",
+        cwd=tmp_path,
+    )
+    assert [json.loads(line)["class"] for line in out.stdout.splitlines()] == [
+        "user_code.dtype_or_device_mismatch",
+        "config_env.port_in_use",
+    ]
     assert not (tmp_path / "recovery-store").exists()
 
 
 def test_standard_input(tmp_path: Path, samples: Path) -> None:
-    out = run("analyze", "-", "--no-store", "-f", "jsonl", cwd=tmp_path, data=(samples / "user-process-limit.log").read_bytes())
+    out = run(
+        "analyze",
+        "-",
+        "--no-store",
+        "-f",
+        "jsonl",
+        cwd=tmp_path,
+        data=(samples / "user-process-limit.log").read_bytes(),
+    )
     assert json.loads(out.stdout)["class"] == "config_env.process_limit"
 
 
@@ -49,7 +69,7 @@ def test_the_rich_page_says_what_where_how_sure_and_what_next(tmp_path: Path, sa
 
 
 def test_hostile_text_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    (tmp_path / "job.log").write_bytes(b"KeyError: '\x1b]0;owned\x07 [bold red]markup[/] \x1b[2J'\n")
+    (tmp_path / "job.log").write_bytes(b"KeyError: '[bold red]markup[/] \x1b]0;owned\x07 \x1b[2J'\n")
     out = run("analyze", "--no-store", "job.log", "-f", "rich", cwd=tmp_path)
     assert "\x1b" not in out.stdout and "\x07" not in out.stdout
     assert "[bold red]" in out.stdout
@@ -96,7 +116,11 @@ def test_parquet_csv_and_json_hold_the_same(tmp_path: Path, samples: Path) -> No
     run("analyze", "--no-store", log, "-o", "out.csv", cwd=tmp_path)
     run("analyze", "--no-store", log, "-o", "out.json", cwd=tmp_path)
     parquet, csv = pl.read_parquet(tmp_path / "out.parquet"), pl.read_csv(tmp_path / "out.csv")
-    assert parquet["class"].to_list() == csv["class"].to_list() == [json.loads((tmp_path / "out.json").read_text())[0]["class"]]
+    assert (
+        parquet["class"].to_list()
+        == csv["class"].to_list()
+        == [json.loads((tmp_path / "out.json").read_text())[0]["class"]]
+    )
 
 
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:

@@ -39,22 +39,28 @@ def test_what_training_survived_is_no_answer() -> None:
 
 def test_steps_that_a_restart_repeats_prove_nothing() -> None:
     died = match("user_code.key_error", 60)
-    progress = Progress(dialect="megatron", points=(*points(range(1, 50), first_line=1), *points(range(1, 30), first_line=100)))
+    progress = Progress(
+        dialect="megatron", points=(*points(range(1, 50), first_line=1), *points(range(1, 30), first_line=100))
+    )
     assert not episodes(died, progress=progress)[0].recovered
 
 
 def test_ranks_that_tell_the_same_are_folded() -> None:
-    told = [match("config_env.missing_module", n, place={"rank": n}, text="ModuleNotFoundError: No module named 'x'") for n in range(1, 5)]
+    told = [
+        match("config_env.missing_module", n, place={"rank": n}, text="ModuleNotFoundError: No module named 'x'")
+        for n in range(1, 5)
+    ]
     (lead,) = episodes(*told)
     assert len(lead.initiating) == 4
     assert list(lead.rank_first) == [1, 2, 3, 4]
 
 
 def test_teardown_starts_nothing_while_anything_else_is_there() -> None:
-    ended = match("unknown.process_killed", 1, role=Role.TEARDOWN)
+    ended = match("unknown.process_killed", 1, role=Role.TEARDOWN, marks=frozenset({"rank_exit"}))
     lost = match("comm.peer_lost", 9, role=Role.CASCADE)
     assert episodes(ended, lost)[0].root is lost
     assert episodes(ended)[0].root is ended
+    assert episodes(match("comm.peer_lost", 1, role=Role.TEARDOWN)) == ()
 
 
 def test_two_that_explain_each_other_leave_the_first() -> None:

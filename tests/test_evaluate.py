@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from attribution.evaluate import as_plain, belongs, evaluate, expected_calibration_error, read_jsonl, reliability, wilson
+from attribution.evaluate import (
+    as_plain,
+    belongs,
+    evaluate,
+    expected_calibration_error,
+    read_jsonl,
+    reliability,
+    wilson,
+)
 from attribution.model import SourceError
 
 LABEL = {
@@ -63,5 +71,5 @@ def test_the_plain_form_is_the_same_twice() -> None:
 
 def test_a_damaged_labels_file_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "labels.jsonl").write_text('{"a": 1}\nnonsense\n')
-    with pytest.raises(SourceError, match="labels.jsonl:2"):
+    with pytest.raises(SourceError, match=r"labels\.jsonl:2"):
         read_jsonl(tmp_path / "labels.jsonl")

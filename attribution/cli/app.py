@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from attribution.cli import analyze, doctor, evaluate, explain, query, reconcile
+from attribution.cli import analyze, doctor, evaluate, explain, query, reconcile, watch
 from attribution.cli.rules import app as rules_app
 
 app = typer.Typer(
@@ -38,6 +38,7 @@ app.command("analyze")(analyze.analyze)
 app.command("explain")(explain.explain)
 app.command("evaluate")(evaluate.evaluate)
 app.command("doctor")(doctor.doctor)
+app.command("watch")(watch.watch)
 app.command("query")(query.query)
 app.command("reconcile")(reconcile.reconcile)
 app.command("undrain")(reconcile.undrain)

@@ -108,7 +108,9 @@ class Follower:
             return False
         inode = os.fstat(fd).st_ino
         now = self._clock()
-        self._tails[path] = _Tail(path=path, fd=fd, inode=inode, life=self._lives.get(path, 0), grew_s=now, asked_s=-1e9)
+        self._tails[path] = _Tail(
+            path=path, fd=fd, inode=inode, life=self._lives.get(path, 0), grew_s=now, asked_s=-1e9
+        )
         return True
 
     def drop(self, path: str) -> bytes:
@@ -149,7 +151,7 @@ class Follower:
             self.drop(tail.path)
             yield self._note(tail, Change.VANISHED)
             return
-        if size < tail.read or (size == tail.read and self._overwritten(tail, now)):
+        if size < tail.read or self._overwritten(tail, now, grew=size > tail.read):
             yield from self._restart(tail, Change.TRUNCATED, now)
             return
         if size > tail.read:
@@ -184,9 +186,10 @@ class Follower:
         tail.line += whole.count(b"\n")
         yield chunk
 
-    def _overwritten(self, tail: _Tail, now: float) -> bool:
-        """True where a file of the same size begins with other bytes than before (truncated and rewritten)."""
-        if not tail.head_size or now - tail.checked_s < IDENTITY_EVERY_S:
+    @staticmethod
+    def _overwritten(tail: _Tail, now: float, *, grew: bool) -> bool:
+        """True where a file begins with other bytes than before: truncated and written anew, maybe longer by now."""
+        if not tail.head_size or (not grew and now - tail.checked_s < IDENTITY_EVERY_S):
             return False
         head = os.pread(tail.fd, tail.head_size, 0)
         return hashlib.sha256(head).hexdigest() != tail.head
@@ -194,7 +197,7 @@ class Follower:
     def _identity(self, tail: _Tail, now: float) -> Iterator[Chunk]:
         """Compare the path with the open descriptor: rotation puts another file in its place."""
         try:
-            there = os.stat(tail.path)
+            there = os.stat(tail.path)  # noqa: PTH116 - hot
         except FileNotFoundError:
             self.drop(tail.path)
             yield self._note(tail, Change.VANISHED)

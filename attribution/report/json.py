@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from attribution.model import Advice, Attempt, Diagnosis, EvidenceItem, Exclusion
+from attribution.model import Advice, Attempt, Diagnosis, EvidenceItem, Exclusion, Progress
 from attribution.redact import Level, redact
 
 SCHEMA = "recovery.diagnosis/1"
@@ -68,11 +68,24 @@ def advice_document(advice: Advice) -> dict[str, Any]:
     }
 
 
+def _progress(p: Progress) -> dict[str, Any]:
+    return {
+        "dialect": p.dialect,
+        "first_step": p.first_step,
+        "last_step": p.last_step,
+        "total_steps": p.total_steps,
+        "last_loss": _finite(p.last_loss),
+        "last_checkpoint_step": p.last_checkpoint_step,
+        "loaded_checkpoint_step": p.loaded_checkpoint_step,
+        "checkpoints_saved": p.checkpoints_saved,
+    }
+
+
 def diagnosis_document(
     attempt: Attempt, diagnosis: Diagnosis, advice: Advice | None = None, *, level: Level = Level.SECRETS
 ) -> dict[str, Any]:
     """The whole document of one attempt."""
-    d, p = diagnosis, diagnosis.progress
+    d = diagnosis
     return {
         "schema": SCHEMA,
         "attempt": {
@@ -121,16 +134,7 @@ def diagnosis_document(
         "signals": list(d.signals),
         "fingerprint": d.fingerprint,
         "entity": redact(d.entity, level=level) if d.entity else None,
-        "progress": {
-            "dialect": p.dialect,
-            "first_step": p.first_step,
-            "last_step": p.last_step,
-            "total_steps": p.total_steps,
-            "last_loss": _finite(p.last_loss),
-            "last_checkpoint_step": p.last_checkpoint_step,
-            "loaded_checkpoint_step": p.loaded_checkpoint_step,
-            "checkpoints_saved": p.checkpoints_saved,
-        },
+        "progress": _progress(d.progress),
         "advice": advice_document(advice) if advice else None,
         "digests": {
             "rules": d.digests.rules,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attribution.model import TABLES
 from attribution.store.manifest import Manifest, sync_folder, write_whole
 from attribution.store.rows import schema_of
 from attribution.store.store import Store
+from attribution.tables import TABLES
 
 #: Units older than this may be compacted; a reader that listed the files before needs them a little longer.
 GRACE_S = 60.0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from attribution.model import TABLES, StoreError
+from attribution.model import StoreError
+from attribution.tables import TABLES
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
-from attribution.model import TABLES, Advice, Attempt, Column, Diagnosis, Episode, Match
+from attribution.model import Advice, Attempt, Diagnosis, Episode, Match
 from attribution.redact import Level, redact
+from attribution.tables import TABLES, Column
 
 if TYPE_CHECKING:
     from attribution.result import Result

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from attribution.model import STORE_VERSION, TABLES, StoreError
+from attribution.model import StoreError
 from attribution.store.manifest import Input, Manifest, inputs_of, live, write_whole
+from attribution.tables import STORE_VERSION, TABLES
 
 if TYPE_CHECKING:
     import polars as pl

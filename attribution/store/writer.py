@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from attribution.model import TABLES
 from attribution.store.manifest import Input, Manifest, sync_folder, write_whole
 from attribution.store.rows import Rows, table_of
+from attribution.tables import TABLES
 from attribution.templates import Masked, Miner, Template
 
 if TYPE_CHECKING:

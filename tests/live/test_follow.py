@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from hypothesis import given
@@ -57,7 +56,7 @@ def test_replacement_is_noticed_and_the_old_tail_is_not_lost(tmp_path: Path) -> 
     assert collect(follower) == b"old line\n"
     new = tmp_path / "new"
     new.write_bytes(b"new line\n")
-    os.replace(new, log)
+    new.replace(log)
     clock.now = 5.0
     chunks = list(follower.poll())
     assert [c.data for c in chunks if c.data] == [b"old tail without end", b"new line\n"]

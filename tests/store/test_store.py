@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -15,19 +14,23 @@ import polars as pl
 import pytest
 
 from attribution.analyze import Options
-from attribution.model import STORE_VERSION, TABLES, StoreError
+from attribution.model import StoreError
 from attribution.report.json import advice_document, diagnosis_document
 from attribution.result import Result
 from attribution.sources.discover import discover
 from attribution.store import Store
 from attribution.store.compact import compact
 from attribution.store.manifest import Input
+from attribution.tables import STORE_VERSION, TABLES
 from attribution.workers import run_jobs
 
 
 def documents(results: tuple[Result, ...]) -> list[tuple[str, str]]:
     return [
-        (orjson.dumps(diagnosis_document(r.evidence.attempt, r.diagnosis, r.advice)).decode(), orjson.dumps(advice_document(r.advice)).decode())
+        (
+            orjson.dumps(diagnosis_document(r.evidence.attempt, r.diagnosis, r.advice)).decode(),
+            orjson.dumps(advice_document(r.advice)).decode(),
+        )
         for r in results
     ]
 
@@ -42,7 +45,11 @@ def fill(store: Store, paths: list[Path], run_id: str | None = None) -> None:
 
 @pytest.fixture
 def logs(samples: Path) -> list[Path]:
-    return [samples / "slurm-oom-killed.log", samples / "deepspeed-rank-killed.log", samples / "healthy" / "lightning.log"]
+    return [
+        samples / "slurm-oom-killed.log",
+        samples / "deepspeed-rank-killed.log",
+        samples / "healthy" / "nanogpt.log",
+    ]
 
 
 def test_what_goes_in_comes_out(tmp_path: Path, logs: list[Path]) -> None:
@@ -94,7 +101,9 @@ def test_a_wrong_query_names_the_tables(tmp_path: Path) -> None:
         Store(tmp_path / "s", create=True).sql("select * from jobs")
 
 
-@pytest.mark.parametrize("query", ["select * from read_csv('/etc/passwd')", "copy (select 1) to '/tmp/x.csv'", "install httpfs"])
+@pytest.mark.parametrize(
+    "query", ["select * from read_csv('/etc/passwd')", "copy (select 1) to '/tmp/x.csv'", "install httpfs"]
+)
 def test_a_query_reaches_nothing_outside(tmp_path: Path, query: str) -> None:
     with pytest.raises(StoreError):
         Store(tmp_path / "s", create=True).sql(query)
@@ -124,7 +133,9 @@ def test_a_reader_sees_whole_units_while_a_writer_appends(tmp_path: Path, logs: 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_killed_anywhere_the_store_holds_whole_attempts_and_the_next_run_completes_it(tmp_path: Path, samples: Path, seed: int) -> None:
+def test_killed_anywhere_the_store_holds_whole_attempts_and_the_next_run_completes_it(
+    tmp_path: Path, samples: Path, seed: int
+) -> None:
     folder = tmp_path / "s"
     script = "from tests.store.test_store import *; from pathlib import Path; import sys\nfill(Store(sys.argv[1], create=True), sorted(Path(sys.argv[2]).glob('*.log')))"
     child = subprocess.Popen([sys.executable, "-c", script, str(folder), str(samples)])
@@ -143,4 +154,4 @@ def test_killed_anywhere_the_store_holds_whole_attempts_and_the_next_run_complet
 
 def test_frames_are_polars(tmp_path: Path) -> None:
     assert isinstance(Store(tmp_path / "s", create=True).sql("select 1 as x"), pl.DataFrame)
-    assert os.listdir(tmp_path / "s") == ["version.json"]
+    assert [p.name for p in (tmp_path / "s").iterdir()] == ["version.json"]
