@@ -7,6 +7,7 @@ A label is one JSON object per line: ``path``, ``outcome_ok``, ``class_ok``, ``r
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import Counter, defaultdict
@@ -228,7 +229,7 @@ def reliability(
 ) -> list[Bin]:
     """Reliability table of (confidence, right) pairs over the given bin edges; empty bins are left out."""
     out = []
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in itertools.pairwise(edges):
         inside = [(c, ok) for c, ok in pairs if low < c <= high or (low == 0 and c == 0)]
         if inside:
             n = len(inside)
@@ -262,9 +263,9 @@ def as_plain(score: Score) -> dict[str, Any]:
         "cases": score.cases,
         "unanswered": score.unanswered,
         "fields": rows,
-        "by_family": {k: v for k, v in sorted(score.by_family.items())},
-        "by_status": {k: v for k, v in sorted(score.by_status.items())},
-        "by_source": {k: v for k, v in sorted(score.by_source.items())},
+        "by_family": dict(sorted(score.by_family.items())),
+        "by_status": dict(sorted(score.by_status.items())),
+        "by_source": dict(sorted(score.by_source.items())),
         "confusion": [[a, b, n] for (a, b), n in sorted(score.confusion.items(), key=lambda x: (-x[1], x[0]))],
         "calibration_error": round(expected_calibration_error(score.calibration), 4),
         "reliability": [

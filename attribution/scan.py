@@ -280,6 +280,7 @@ class FileState:
 
     def segments(self) -> list[Segment]:
         """What was seen so far, cut into segments; the state can be fed further."""
+        remembered = self.parser.last_time_s  # a look at the end must not date the lines that follow
         last = self._closed(self.next_line, self.next_offset)
         last.points.extend(self._last_progress())
         first_line = self.next_line - self.tail.count(b"\n") - (0 if self.tail.endswith(b"\n") or not self.tail else 1)
@@ -289,6 +290,7 @@ class FileState:
             last.shapes = self.shapes.counter.counts()
         out = [*self.done, last]
         out[0] = replace(out[0], head=_lines(self.parser, self.head, 1, 0, newest=False))
+        self.parser.last_time_s = remembered
         return out
 
 

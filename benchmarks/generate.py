@@ -51,7 +51,22 @@ def _bar(r: random.Random, n: int) -> str:
     )
 
 
-_WORDS = "batch worker shard cache prefetch loader tokenizer scheduler optimizer checkpoint gradient bucket stream barrier".split()
+_WORDS = [
+    "batch",
+    "worker",
+    "shard",
+    "cache",
+    "prefetch",
+    "loader",
+    "tokenizer",
+    "scheduler",
+    "optimizer",
+    "checkpoint",
+    "gradient",
+    "bucket",
+    "stream",
+    "barrier",
+]
 
 
 def _logging(r: random.Random) -> str:

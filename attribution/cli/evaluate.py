@@ -29,9 +29,8 @@ def evaluate(
     """Score diagnoses against labels: outcome, family, class, root line, culprit, action, false alarms, calibration."""
     import orjson
 
-    from attribution.evaluate import as_plain
+    from attribution.evaluate import as_plain, read_jsonl
     from attribution.evaluate import evaluate as score_all
-    from attribution.evaluate import read_jsonl
 
     labels_file = corpus / "labels.jsonl" if corpus.is_dir() else corpus
     labels = [row for row in read_jsonl(labels_file) if _wanted(row, only or [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 
 from attribution.detectors import Finding
@@ -21,7 +22,7 @@ def step_times(points: list[ProgressPoint]) -> list[tuple[ProgressPoint, float]]
     if len(printed) >= FEWEST_POINTS:
         return [(p, t) for p, t in printed if t is not None]
     out = []
-    for a, b in zip(points, points[1:], strict=False):
+    for a, b in itertools.pairwise(points):
         if a.place.time_s is None or b.place.time_s is None or a.step is None or b.step is None:
             continue
         if b.step > a.step and b.place.time_s > a.place.time_s:

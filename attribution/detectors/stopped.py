@@ -7,6 +7,8 @@ through is what it may take again.
 
 from __future__ import annotations
 
+import itertools
+
 from attribution.detectors import Finding
 from attribution.model import Evidence, Match, Outcome, Role
 
@@ -35,7 +37,7 @@ def detect(evidence: Evidence) -> tuple[Finding, ...]:
     if end is None or len(timed) < FEWEST_POINTS:
         return ()
     times = [p.place.time_s or 0.0 for p in timed]
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False) if b > a]
+    gaps = [b - a for a, b in itertools.pairwise(times) if b > a]
     if not gaps:
         return ()
     silence = end[0] - times[-1]
