@@ -269,9 +269,8 @@ class FileState:
             if skipped.offset <= newest:
                 continue
             for line in self.parser.parse(skipped.raw, skipped.line, skipped.offset):
-                for match in self.scanner.line_matches(line, skipped.signatures, ()):
-                    if "step" in match.marks:
-                        out.append(point(match))
+                found = self.scanner.line_matches(line, skipped.signatures, ())
+                out.extend(point(m) for m in found if "step" in m.marks)
         return out
 
     def _remember_tail(self, block: Block) -> None:

@@ -17,7 +17,7 @@ def _rules(folder: Path, count: int) -> None:
     (folder / "taxonomy.yaml").write_text("unknown:\n  unrecognised: {domain: unknown, action: restart, means: x}\n")
     lines = ["signatures:"]
     for i in range(count):
-        lines.append(
+        lines.append(  # noqa: PERF401
             f"- {{id: synthetic.r{i}, title: t, class: unknown.unrecognised, role: root, status: test, specificity: 20, limits: l, fix: f, "
             f"match: {{any: ['subsystem{i} unit(?P<unit>\\d+) failed with code{i * 7919 % 100_003} after']}}, "
             f"examples: [{{text: 'subsystem{i} unit1 failed with code{i * 7919 % 100_003} after'}}], counterexamples: [{{text: 'all well'}}]}}"

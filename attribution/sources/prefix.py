@@ -100,6 +100,10 @@ class LineParser:
         """Time of the last stamped line that was parsed."""
         return self._stripper.near_s
 
+    @last_time_s.setter
+    def last_time_s(self, value: float | None) -> None:
+        self._stripper.near_s = value
+
     def parse(self, raw: bytes, line_no: int, offset: int, *, remember: bool = True) -> list[Line]:
         """Messages of one raw line (without its line end), in the order printed. Never raises.
 
