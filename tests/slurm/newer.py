@@ -30,7 +30,6 @@ from attribution.schedulers.runner import CommandRunner, ReadRunner  # noqa: E40
 from attribution.schedulers.slurm import SlurmActor, SlurmObserver  # noqa: E402
 from demo.lab import CORE, USERS, Lab  # noqa: E402
 
-MIRROR = "http://deb.debian.org/debian"
 _DROPPED = ("MpiDefault=none\n", "SwitchType=switch/none\n")
 
 
@@ -48,7 +47,7 @@ def build(folder: Path) -> None:
     """A minimal trixie with Slurm; nothing in it may start a daemon by itself."""
     if (folder / "usr/sbin/slurmctld").exists():
         return
-    subprocess.run(["debootstrap", "--variant=minbase", "trixie", folder, MIRROR], check=True)
+    subprocess.run(["debootstrap", "--variant=minbase", "trixie", folder], check=True)
     policy = folder / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n")
     policy.chmod(0o755)
