@@ -16,7 +16,7 @@ from attribution.match import Candidate, Matcher
 from attribution.match.shapes import FileShapes, ShapeMatcher
 from attribution.model import Line, Match, Place, ProgressPoint, Role
 from attribution.progress import point
-from attribution.sources.blocks import Block, ReadReport, read_blocks
+from attribution.sources.blocks import Block, ReadReport, block_of, read_blocks
 from attribution.sources.discover import SourceFile
 from attribution.sources.prefix import LineParser
 
@@ -198,6 +198,7 @@ class FileState:
         self.shapes = FileShapes(scanner.shapes, file.display, file.source)
         self.current = Segment(file=file, first_line=1, first_offset=0)
         self.done: list[Segment] = []
+        self.block = block_of(b"", 0, 1)
         self.head = b""
         self.tail = b""
         self.tail_line = 1
@@ -208,6 +209,7 @@ class FileState:
         """Match one block and count its shapes."""
         if len(self.head) < HEAD_BYTES:
             self.head += bytes(block.data[: HEAD_BYTES - len(self.head)])
+        self.block = block
         for found in self.shapes.candidates(block, self.sampler):
             self._candidate(block, found.candidate, found.line)
         self._remember_tail(block)
@@ -246,9 +248,10 @@ class FileState:
 
     def _cut(self, match: Match) -> None:
         self.done.append(self._closed(match.place.line, match.place.offset))
-        self.current = Segment(
-            file=self.file, first_line=match.place.line, first_offset=match.place.offset, opened_by=match
-        )
+        where = match.place
+        start = where.offset - self.block.offset
+        self.current = Segment(file=self.file, first_line=where.line, first_offset=where.offset, opened_by=match)
+        self.head = bytes(self.block.data[start : start + HEAD_BYTES])
         self.folder = _Folder()
 
     def _closed(self, next_line: int, next_offset: int) -> Segment:
@@ -257,9 +260,16 @@ class FileState:
             self.current,
             matches=list(self.folder.matches),
             points=list(self.current.points),
+            head=self._head(next_line),
             n_lines=next_line - self.current.first_line,
             size_bytes=next_offset - self.current.first_offset,
         )
+
+    def _head(self, until: int) -> list[Line]:
+        """First lines of the current segment, those before line `until`."""
+        first = self.current
+        lines = _lines(self.parser, self.head, first.first_line, first.first_offset, newest=False)
+        return [line for line in lines if line.place.line < until]
 
     def _last_progress(self) -> list[ProgressPoint]:
         """Progress lines at the file's very end that sampling left out: the last step must not be missed."""
@@ -279,7 +289,7 @@ class FileState:
 
     def segments(self) -> list[Segment]:
         """What was seen so far, cut into segments; the state can be fed further."""
-        remembered = self.parser.last_time_s  # a look at the end must not date the lines that follow
+        remembered = self.parser.last_time_s  # a look at head and end must not date the lines that follow
         last = self._closed(self.next_line, self.next_offset)
         last.points.extend(self._last_progress())
         first_line = self.next_line - self.tail.count(b"\n") - (0 if self.tail.endswith(b"\n") or not self.tail else 1)
@@ -288,7 +298,6 @@ class FileState:
         if self.scanner.mine:
             last.shapes = self.shapes.counter.counts()
         out = [*self.done, last]
-        out[0] = replace(out[0], head=_lines(self.parser, self.head, 1, 0, newest=False))
         self.parser.last_time_s = remembered
         return out
 

@@ -50,11 +50,13 @@ def advice_document(advice: Advice) -> dict[str, Any]:
     """An Advice as JSON values."""
     return {
         "id": advice.id,
+        "attempt": str(advice.attempt),
         "generation": advice.generation,
         "action": str(advice.action),
         "exclude_nodes": list(advice.exclude_nodes),
         "exclude": [_exclusion(x) for x in advice.exclude],
         "drain": [_exclusion(x) for x in advice.drain],
+        "status": str(advice.status),
         "reason_code": advice.reason_code,
         "reason": advice.reason,
         "fix": advice.fix,
