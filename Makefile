@@ -26,7 +26,7 @@ setup-dev:
 	@tools/setup.sh dev
 
 analyze: setup
-	$(BIN)/recovery analyze --store $(STORE) $(LOGS)
+	$(BIN)/recovery analyze --format rich --store $(STORE) $(LOGS)
 
 test: setup-dev lint rules
 	$(BIN)/python -m pytest

@@ -36,7 +36,8 @@ __all__ = ["Discovery", "FileHints", "JobFiles", "Problem", "SourceFile", "disco
 _SKIP = (
     ".pt", ".pth", ".safetensors", ".bin", ".npy", ".npz", ".png", ".jpg", ".jpeg", ".gif", ".pdf", ".pyc", ".so", ".o",
     ".a", ".parquet", ".arrow", ".tar", ".tgz", ".zip", ".whl", ".h5", ".hdf5", ".ckpt", ".pkl", ".distcp", ".onnx",
-    ".gguf", ".db", ".sqlite", ".duckdb", ".idx", ".mp4", ".wav",
+    ".gguf", ".db", ".sqlite", ".duckdb", ".idx", ".mp4", ".wav", ".md", ".rst", ".yaml", ".yml", ".toml", ".ipynb",
+    "labels.jsonl",
 )  # fmt: skip
 _SKIP_FOLDERS = frozenset((".git", "__pycache__", "node_modules", "recovery-store", ".venv", ".snapshot"))
 #: Suffixes by which one job's output and errors go to two files.
