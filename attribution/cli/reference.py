@@ -73,7 +73,7 @@ def _word(p: Any) -> str:
 
 
 def _argument(p: Any) -> str:
-    return f"| `{_word(p).strip('[]')}` | {_plain(p.help or '')} | {_default(p)} |"
+    return f"| `{re.sub(r'[][]', '', _word(p))}` | {_plain(p.help or '')} | {_default(p)} |"
 
 
 def _option(p: Any) -> str:
