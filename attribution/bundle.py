@@ -13,7 +13,7 @@ import json
 import tarfile
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from attribution import __version__
 from attribution.model import Evidence, Line, Match, SourceError, to_plain
 from attribution.redact import Level, redact
+from attribution.report.context import around
 from attribution.report.json import diagnosis_document
 
 if TYPE_CHECKING:
@@ -98,7 +99,12 @@ def make(evidence: Evidence, analyzer: Analyzer, *, level: Level = Level.SECRETS
         "digests": to_plain(analyzer.digests),
         "files": digests,
     }
-    return Bundle(manifest=manifest, evidence=evidence, document=document, spans=_spans(document, level))
+    return Bundle(
+        manifest=manifest,
+        evidence=evidence,
+        document=document,
+        spans={k: [f"{n}: {t}" for n, t in lines] for k, lines in around(document, AROUND, level=level).items()},
+    )
 
 
 def _document(evidence: Evidence, analyzer: Analyzer, level: Level) -> dict[str, Any]:
@@ -220,35 +226,3 @@ def _digest(path: Path) -> str | None:
             return hashlib.file_digest(f, "sha256").hexdigest()
     except OSError:
         return None
-
-
-def _spans(document: Mapping[str, Any], level: Level) -> dict[str, list[str]]:
-    """Cited lines with those around them, by ``path:line``; files that are gone give none."""
-    cited: dict[str, set[int]] = {}
-    for item in (document["root"], *document["evidence"]):
-        if item:
-            cited.setdefault(item["path"], set()).add(item["line"])
-    out: dict[str, list[str]] = {}
-    for path in sorted(cited):
-        if not Path(path).is_file():
-            continue
-        near = {n + d for n in cited[path] for d in range(-AROUND, AROUND + 1)}
-        found = {n: redact(text, level=level) for n, text in _lines(path, near)}
-        for n in sorted(cited[path]):
-            span = [f"{k}: {found[k]}" for k in range(n - AROUND, n + AROUND + 1) if k in found]
-            out[f"{path}:{n}"] = span
-    return out
-
-
-def _lines(path: str, wanted: set[int]) -> Iterator[tuple[int, str]]:
-    from attribution.sources.blocks import ReadReport, read_blocks
-    from attribution.sources.discover import discover
-
-    for job in discover([path], each=True).groups:
-        for file in job.files:
-            for block in read_blocks(file, report=ReadReport()):
-                inside = sorted(n for n in wanted if block.first_line <= n < block.next_line)
-                if inside:
-                    pieces = bytes(block.data).split(b"\n")
-                    for n in inside:
-                        yield n, pieces[n - block.first_line][:2000].decode("utf-8", "replace")
