@@ -11,7 +11,7 @@ from attribution.model import RuleError
 CODES: dict[str, tuple[str, str]] = {
     "R001": ("schema", "see docs/how-to/write-a-rule.md for the fields"),
     "R002": ("unknown-class", "take a class from rules/taxonomy.yaml, or add one there"),
-    "R003": ("unknown-mark", "take a mark from attribution.model.MARKS"),
+    "R003": ("unknown-mark", "take a mark from attribution.marks.MARKS"),
     "R004": ("bad-pattern", "patterns are Python regular expressions without look-around and back-references"),
     "R005": ("duplicate-id", "ids are unique within one folder of rules"),
     "R006": ("unknown-table", "add rules/tables/NAME.yaml or correct the name"),

@@ -11,7 +11,8 @@ from typing import Any
 import jsonschema
 import orjson
 
-from attribution.model import MARKS, Action, Domain
+from attribution.marks import MARKS
+from attribution.model import Action, Domain
 from attribution.resources import rules_dir
 from attribution.signatures.findings import Finding
 from attribution.signatures.positions import Located, parse

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from attribution.model import MARKS
+from attribution.marks import MARKS
 from attribution.signatures.findings import CODES
 from attribution.signatures.rules import Correlation, Example, RuleSet, Signature, Table
 
