@@ -1,0 +1,1 @@
+"""A read-only web view over a live store: pages without script, and a small JSON API."""
