@@ -16,10 +16,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attribution.causality import Causality, class_matches
-from attribution.model import Episode, Evidence, Match, Place, Progress, Role
+from attribution.model import Episode, Evidence, Match, Place, Progress, Role, Source
 from attribution.signatures import RuleSet
 
 #: Progress points behind a trouble that prove that the attempt survived it.
@@ -30,6 +30,8 @@ NEAR_LINES = 60
 HANDLED_LINES = 3
 #: Marks of teardown lines that show that something really ended; others (a socket closed at exit) are no trouble alone.
 ENDS = frozenset({"rank_exit", "job_cancelled", "sigterm_received", "time_limit", "preempted", "node_fail", "stuck_process"})
+#: Specificity from which a cascade match may explain a root match.
+SURE_EFFECT = 40
 #: Roles from which an episode may start, strongest first.
 _ROLE_RANK = {Role.ROOT: 0, Role.CONFIRMATION: 1, Role.CASCADE: 2, Role.TEARDOWN: 3}
 _VOLATILE = re.compile(r"0x[0-9a-fA-F]+|\d+")
@@ -108,6 +110,8 @@ class _Explainer:
         return back or self.causality.find(effect.failure_class or "", cause.failure_class or "") is not None
 
     def _by_class(self, cause: Match, effect: Match) -> bool:
+        if cause.role is Role.CASCADE and effect.role is Role.ROOT and cause.specificity < SURE_EFFECT:
+            return False  # a vague word for an effect explains no root
         entry = self.causality.find(cause.failure_class or "", effect.failure_class or "")
         if entry is None or not self.clock.within(cause, effect, entry.within_s):
             return False
@@ -215,7 +219,7 @@ def _ordinary_miss(match: Match) -> bool:
 
 def build(evidence: Evidence, rules: RuleSet, causality: Causality) -> tuple[Episode, ...]:
     """Episodes of an attempt, the one that the diagnosis rests on first, recovered ones last."""
-    matches = ordered([m for m in evidence.matches if not m.shadow])
+    matches = ordered(_weighed([m for m in evidence.matches if not m.shadow], rules))
     clock = _Clock({id(m): i for i, m in enumerate(matches)})
     explainer = _Explainer(rules, causality, clock)
     chained = chain_roots(matches)
@@ -230,6 +234,23 @@ def build(evidence: Evidence, rules: RuleSet, causality: Causality) -> tuple[Epi
     candidates = _unexplained(able, explainer)
     episodes = _group(candidates, alive, matches, explainer, causality)
     return (*episodes, *_recovered(recovered))
+
+
+def _weighed(matches: Sequence[Match], rules: RuleSet) -> list[Match]:
+    """Matches as much as their source is worth.
+
+    A kernel line in a job's own log is hearsay: a program can print anything, so it confirms and does not begin. Library
+    errors that going runs print as well count for nothing where nothing ended.
+    """
+    ended = any(m.marks & (ENDS | {"exception", "oom_kill"}) for m in matches)
+    out = []
+    for m in matches:
+        if "survivable" in m.marks and not ended:
+            continue
+        signature = rules.by_id.get(m.signature)
+        hearsay = signature is not None and Source.KERNEL_LOG in signature.sources and m.place.source is Source.JOB_LOG
+        out.append(replace(m, role=Role.CONFIRMATION) if hearsay and m.role is Role.ROOT else m)
+    return out
 
 
 def _unexplained(troubles: Sequence[Match], explainer: _Explainer) -> list[Match]:

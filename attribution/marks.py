@@ -32,6 +32,7 @@ MARKS: dict[str, str] = {
     "collective_timeout": "a watchdog gave up on a collective (fields rank, seq, op, timeout_ms, last_enqueued, last_completed)",
     "stack_dump": "the program dumps stacks of living threads (py-spy, faulthandler)",
     "oom_kill": "somebody killed a process for memory",
+    "survivable": "runs that go on print it as well: where nothing ended it proves no failure",
     "rank_head": "a launcher repeats the words of one rank: the next trouble is that rank's",
     "stuck_process": "a process did not end when it was told to (field pid)",
     "summary": "a launcher's summary of what it saw (a witness, not the judge)",
