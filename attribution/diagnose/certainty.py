@@ -18,7 +18,7 @@ from attribution.model import TRUSTED_SOURCES, Episode, Hypothesis, Outcome, Rol
 PRECISE = 40
 
 #: Share of right classes on the labelled corpus by status, measured by `recovery evaluate`; see the calibration table.
-CONFIDENCE = {Status.ESTABLISHED: 0.93, Status.SUPPORTED: 0.82, Status.HYPOTHESIS: 0.62, Status.UNKNOWN: 0.3}
+CONFIDENCE = {Status.ESTABLISHED: 0.96, Status.SUPPORTED: 0.92, Status.HYPOTHESIS: 0.8, Status.UNKNOWN: 0.5}
 
 
 def status_of(lead: Episode | None, episodes: Sequence[Episode], outcome: Outcome, causality: Causality) -> Status:
