@@ -30,6 +30,12 @@ TAIL_LINES = 60
 #: Bytes before an exception line in which its traceback frames are looked for.
 FRAME_BYTES = 16 * 1024
 FRAME_LINES = 120
+#: Lines of a head that are looked at, and what a line must hold to tell of its job (see `sources.identity`).
+HEAD_LINES = 1_000
+_IDENTITY = re.compile(
+    rb"SLURM_|_JOBID|WORLD_SIZE|[Ww]orld[ _]?[Ss]ize|\*\*\* (?:JOB|STEP)|StepId=|srun: |sbatch: |Subject: Job|nranks |MEMBER: "
+    rb"|[Nn]umber of processes|[Jj]ob ?[Ii][Dd]"
+)
 MAX_TEXT = 2_000
 
 if TYPE_CHECKING:
@@ -123,8 +129,12 @@ def best(matches: list[Match]) -> list[Match]:
     noise = next((m for m in live if m.role is Role.NOISE), None)
     if noise is not None and noise.specificity >= top.specificity:
         return [noise, *shadows]
+    if "step" in top.marks:
+        return [top, *shadows]  # a progress line is whole in itself: a vaguer dialect adds nothing
     marks = top.marks.union(*(m.marks for m in live if m.role is not Role.NOISE))
     fields = {k: v for m in reversed(live) if m.role is not Role.NOISE for k, v in m.fields.items()}
+    if marks == top.marks and fields == top.fields:
+        return [top, *shadows]
     return [replace(top, marks=marks, fields=fields), *shadows]
 
 
@@ -312,8 +322,8 @@ def _lines(parser: LineParser, data: bytes, first_line: int, offset: int, *, new
     if newest:
         pieces = (pieces[1:] if offset > 0 else pieces)[-TAIL_LINES - 1 :]
     out: list[Line] = []
-    for line_no, where, piece in pieces[: 200 if not newest else None]:
-        if piece.strip():
+    for line_no, where, piece in pieces[: HEAD_LINES if not newest else None]:
+        if (newest and piece.strip()) or (not newest and _IDENTITY.search(piece)):
             out.extend(parser.parse(piece[: MAX_TEXT * 8], line_no, where, remember=newest))
     return out
 
