@@ -89,18 +89,20 @@ def find(store: Store, asked: Filter) -> Found:
         text = "concat_ws(' ', d.attempt_id, d.class, d.root_text, array_to_string(d.culprit_nodes, ' '))"
         where.append(f"contains(lower({text}), lower(?))")
         values.append(asked.q)
-    source = (
-        " from diagnoses d join attempts a on a.attempt_id = d.attempt_id"
-        f" left join advice v on v.attempt_id = d.attempt_id where {' and '.join(where)}"
-    )
+    # Logs of one name in several folders may share an id; an attempt is listed once.
     owner = {"job_id": "a", "end_time_s": "a", "action": "v"}
     columns = ", ".join(f'{owner.get(c, "d")}."{c}"' for c in COLUMNS)
+    source = (
+        f"select {columns} from diagnoses d join attempts a on a.attempt_id = d.attempt_id"
+        f" left join advice v on v.attempt_id = d.attempt_id where {' and '.join(where)}"
+        " qualify row_number() over (partition by d.attempt_id order by d.root_path, d.root_line, v.action) = 1"
+    )
     frame = store.sql(
-        f"select {columns}, count(*) over () as total{source}"
-        f" order by a.end_time_s desc nulls last, d.attempt_id limit {asked.limit} offset {asked.offset}",
+        f"select *, count(*) over () as total from ({source})"
+        f" order by end_time_s desc nulls last, attempt_id limit {asked.limit} offset {asked.offset}",
         values,
     )
     if frame.height == 0 and asked.offset:
-        return Found(total=int(store.sql(f"select count(*){source}", values).item()), attempts=())
+        return Found(total=int(store.sql(f"select count(*) from ({source})", values).item()), attempts=())
     total = int(frame["total"][0]) if frame.height else 0
     return Found(total=total, attempts=tuple(frame.drop("total").to_dicts()))

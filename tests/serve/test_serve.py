@@ -100,3 +100,26 @@ def test_a_token_is_asked_for_and_other_names_are_not_served(store):
 def test_no_question_makes_it_stumble(client, given_):
     for path in ("/", "/api/attempts"):
         assert client.get(path, params=given_).status_code in (200, 400)
+
+
+def test_logs_of_one_name_in_two_folders_are_listed_once(samples, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.log").write_bytes((samples / "slurm-oom-killed.log").read_bytes())
+    done = CliRunner().invoke(
+        cli,
+        [
+            "analyze",
+            "--each",
+            str(tmp_path / "a" / "train.log"),
+            str(tmp_path / "b" / "train.log"),
+            "--store",
+            str(tmp_path / "s"),
+            "-f",
+            "jsonl",
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    found = TestClient(create_app(tmp_path / "s")).get("/api/attempts").json()
+    ids = [r["attempt_id"] for r in found["attempts"]]
+    assert len(ids) == len(set(ids)) == found["total"]
