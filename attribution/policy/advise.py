@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from attribution.causality import class_matches
 from attribution.model import (
     TRUSTED_SOURCES,
     Action,
@@ -23,7 +22,8 @@ from attribution.model import (
     Source,
     Status,
 )
-from attribution.policy.document import LADDER, Limits, Policy, Row, When
+from attribution.policy.conditions import at_least, holds
+from attribution.policy.document import Limits, Policy, Row
 from attribution.policy.history import Fleet, History
 from attribution.signatures import ClassInfo
 
@@ -54,38 +54,6 @@ class _Draft:
             self.action = action
             if action is not Action.RESTART_EXCLUDING:
                 self.exclude = []
-
-
-def _at_least(status: Status, bound: Status) -> bool:
-    return LADDER.index(status) >= LADDER.index(bound)
-
-
-def holds(when: When, d: Diagnosis, history: History) -> bool:
-    """True where every condition of a row holds."""
-    cls = d.failure_class or ""
-    step = d.progress.last_step
-    checks = (
-        not when.classes or any(class_matches(p, cls) for p in when.classes),
-        not when.domain or d.domain in when.domain,
-        not when.outcome or d.outcome in when.outcome,
-        when.status_at_least is None or _at_least(d.status, when.status_at_least),
-        when.status_at_most is None or _at_least(when.status_at_most, d.status),
-        when.confidence_at_least is None or d.confidence >= when.confidence_at_least,
-        when.same_root_without_progress_at_least is None
-        or history.same_root_without_progress(d.fingerprint, step) >= when.same_root_without_progress_at_least,
-        when.failures_without_progress_at_least is None
-        or history.failures_without_progress(step) >= when.failures_without_progress_at_least,
-        when.restarts_at_least is None or len(history.attempts) >= when.restarts_at_least,
-        when.progressed is None or _progressed(d) is when.progressed,
-        not when.signals or any(s in d.signals for s in when.signals),
-    )
-    return all(checks)
-
-
-def _progressed(d: Diagnosis) -> bool | None:
-    if d.progress.dialect is None:
-        return None
-    return d.progress.last_step is not None and d.progress.last_step > (d.progress.first_step or 0)
 
 
 def decide(d: Diagnosis, policy: Policy, taxonomy: Mapping[str, ClassInfo], history: History) -> tuple[Row, Action]:
@@ -158,11 +126,11 @@ def _exclusions(draft: _Draft, d: Diagnosis, attempt: Attempt, limits: Limits, f
     ]
     if (d.failure_class or "").startswith(NEVER_EXCLUDED) or d.domain is Domain.WORKLOAD:
         draft.weaken(Action.RESTART, "no other node mends a fault of this kind")
-    elif not named and _at_least(d.status, limits.exclusion_status_at_least):
+    elif not named and at_least(d.status, limits.exclusion_status_at_least):
         draft.limits.append("a node is at fault and the evidence does not name it: find it before the restart")
     elif not named:
         draft.weaken(Action.RESTART, "no node of this attempt is singled out, so none is excluded")
-    elif not _at_least(d.status, limits.exclusion_status_at_least):
+    elif not at_least(d.status, limits.exclusion_status_at_least):
         draft.weaken(
             Action.RESTART,
             f"a node is excluded at status {limits.exclusion_status_at_least} or better, this is {d.status}",
@@ -209,6 +177,9 @@ def _history_rails(draft: _Draft, d: Diagnosis, limits: Limits, history: History
         same = history.same_root_without_progress(d.fingerprint, step)
         if same >= limits.max_same_root_without_progress and d.domain is not Domain.INFRASTRUCTURE:
             draft.weaken(Action.HOLD, f"the same root {same} times before without progress")
+        entity = history.same_entity_without_progress(d.fingerprint, d.entity, step)
+        if entity >= limits.max_same_entity_without_progress:
+            draft.weaken(Action.HOLD, f"the same root at the same {d.entity} {entity} times before without progress")
         stuck = history.failures_without_progress(step)
         if stuck >= limits.max_failures_without_progress:
             draft.weaken(Action.HOLD, f"{stuck} failures in a row without progress")

@@ -27,6 +27,7 @@ class When:
     status_at_most: Status | None = None
     confidence_at_least: float | None = None
     same_root_without_progress_at_least: int | None = None
+    same_entity_without_progress_at_least: int | None = None
     failures_without_progress_at_least: int | None = None
     restarts_at_least: int | None = None
     progressed: bool | None = None
@@ -49,6 +50,7 @@ class Limits:
 
     max_restarts: int = 20
     max_same_root_without_progress: int = 2
+    max_same_entity_without_progress: int = 2
     max_failures_without_progress: int = 4
     crash_loop_within_s: int = 600
     backoff_s: int = 60

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from attribution.model import Action, Outcome
@@ -51,25 +51,24 @@ class History:
 
     def same_root_without_progress(self, fingerprint: str | None, now_step: int | None) -> int:
         """As `same_root`, counting only attempts that got no further than the one before; unknown progress counts."""
-        count = 0
-        step = now_step
-        for a in reversed(self.attempts):
-            if fingerprint is None or a.fingerprint != fingerprint:
-                break
-            if step is not None and a.last_step is not None and step > a.last_step:
-                break
-            count += 1
-            step = a.last_step if a.last_step is not None else step
-        return count
+        return self._stuck(now_step, lambda a: fingerprint is not None and a.fingerprint == fingerprint)
+
+    def same_entity_without_progress(self, fingerprint: str | None, entity: str | None, now_step: int | None) -> int:
+        """The narrower ledger: the same root at the same entity (checkpoint path, data position); 0 without an entity."""
+        if fingerprint is None or entity is None:
+            return 0
+        return self._stuck(now_step, lambda a: a.fingerprint == fingerprint and a.entity == entity)
 
     def failures_without_progress(self, now_step: int | None) -> int:
         """Failed attempts in a row, whatever their roots, none of which got further: alternating errors count too."""
+        return self._stuck(now_step, lambda a: a.outcome not in (Outcome.COMPLETED, Outcome.CANCELLED))
+
+    def _stuck(self, now_step: int | None, counts: Callable[[PastAttempt], bool]) -> int:
+        """Length of the run up to now of attempts that count and got no further than the one before."""
         count = 0
         step = now_step
         for a in reversed(self.attempts):
-            if a.outcome in (Outcome.COMPLETED, Outcome.CANCELLED):
-                break
-            if step is not None and a.last_step is not None and step > a.last_step:
+            if not counts(a) or (step is not None and a.last_step is not None and step > a.last_step):
                 break
             count += 1
             step = a.last_step if a.last_step is not None else step

@@ -23,6 +23,7 @@ from attribution.model import (
 )
 from attribution.policy import Fleet, History, PastAttempt, advise, is_actionable, load_policy
 from attribution.policy.advise import STRENGTH
+from attribution.policy.cases import run_tests
 from attribution.policy.document import parse_policy
 from attribution.policy.optin import parse_comment
 from tests.make import analyzer
@@ -40,34 +41,50 @@ def diagnosis(failure_class: str, **more: object) -> Diagnosis:
     return Diagnosis(attempt=KEY, failure_class=failure_class, **values)  # type: ignore[arg-type]
 
 
-def advice(d: Diagnosis, nodes: tuple[str, ...] = ("gpu-001", "gpu-002"), history: History | None = None, fleet: Fleet | None = None) -> Advice:
+def advice(
+    d: Diagnosis,
+    nodes: tuple[str, ...] = ("gpu-001", "gpu-002"),
+    history: History | None = None,
+    fleet: Fleet | None = None,
+) -> Advice:
     return advise(
-        d, Attempt(key=KEY, nodes=nodes, partition="main"), policy=POLICY, taxonomy=TAXONOMY, history=history or History(), fleet=fleet or Fleet(), now_s=1000.0
+        d,
+        Attempt(key=KEY, nodes=nodes, partition="main"),
+        policy=POLICY,
+        taxonomy=TAXONOMY,
+        history=history or History(),
+        fleet=fleet or Fleet(),
+        now_s=1000.0,
     )
 
 
 def past(n: int, **more: object) -> History:
-    values: dict[str, object] = {"outcome": Outcome.FAILED, "failure_class": "comm.peer_lost", "fingerprint": "f1", "last_step": 100, "first_step": 1, **more}
+    values: dict[str, object] = {
+        "outcome": Outcome.FAILED,
+        "failure_class": "comm.peer_lost",
+        "fingerprint": "f1",
+        "last_step": 100,
+        "first_step": 1,
+        **more,
+    }
     return History(attempts=tuple(PastAttempt(restart=i, **values) for i in range(n)))  # type: ignore[arg-type]
 
 
 def test_the_policys_own_tests_hold() -> None:
-    for test in POLICY.tests:
-        given_, expect = test["given"], test["expect"]
-        d = diagnosis(
-            given_["class"],
-            status=Status(given_.get("status", "established")),
-            outcome=Outcome(given_.get("outcome", "failed")),
-            culprit=Culprit(nodes=tuple(given_.get("culprit_nodes", ()))),
-            progress=Progress(dialect="megatron", last_step=100),
-        )
-        got = advice(d, tuple(given_.get("nodes", ())), past(given_.get("same_root", 0)))
-        assert got.action == expect, test["name"]
+    results = run_tests(POLICY, TAXONOMY)
+    assert results
+    assert [(r.case.name, r.problems) for r in results if r.problems] == []
 
 
 def test_every_class_has_an_answer_and_healthy_ones_need_none() -> None:
     for name in TAXONOMY:
-        outcome = Outcome.COMPLETED if name == "healthy.completed" else Outcome.RUNNING if name == "healthy.running" else Outcome.FAILED
+        outcome = (
+            Outcome.COMPLETED
+            if name == "healthy.completed"
+            else Outcome.RUNNING
+            if name == "healthy.running"
+            else Outcome.FAILED
+        )
         got = advice(diagnosis(name, outcome=outcome))
         assert got.action in Action
         if name.startswith("healthy."):
@@ -88,14 +105,20 @@ def test_a_partition_is_not_emptied() -> None:
 
 
 def test_progress_protects_a_retry() -> None:
-    d = diagnosis("comm.peer_lost", status=Status.HYPOTHESIS, progress=Progress(dialect="megatron", first_step=100, last_step=900))
+    d = diagnosis(
+        "comm.peer_lost", status=Status.HYPOTHESIS, progress=Progress(dialect="megatron", first_step=100, last_step=900)
+    )
     assert advice(d, history=past(5)).action is Action.RESTART
     stuck = replace(d, progress=Progress(dialect="megatron", first_step=1, last_step=100))
     assert advice(stuck, history=past(5)).action is Action.HOLD
 
 
 def test_alternating_errors_cannot_loop_for_ever() -> None:
-    turns = History(attempts=tuple(PastAttempt(restart=i, outcome=Outcome.FAILED, fingerprint=f"f{i % 2}", last_step=10) for i in range(4)))
+    turns = History(
+        attempts=tuple(
+            PastAttempt(restart=i, outcome=Outcome.FAILED, fingerprint=f"f{i % 2}", last_step=10) for i in range(4)
+        )
+    )
     d = diagnosis("comm.peer_lost", fingerprint="f9", progress=Progress(dialect="megatron", last_step=10))
     assert advice(d, history=turns).action is Action.HOLD
 
@@ -136,9 +159,23 @@ PASTS = st.lists(
 )
 
 
-@given(CLASSES, st.sampled_from(list(Outcome)), st.sampled_from(list(Status)), PASTS, st.lists(st.sampled_from(["gpu-001", "gpu-002", "evil"]), max_size=3, unique=True))
-def test_no_history_and_no_diagnosis_exceed_the_limits(name: str, outcome: Outcome, status: Status, history: list[PastAttempt], nodes: list[str]) -> None:
-    d = diagnosis(name, outcome=outcome, status=status, culprit=Culprit(nodes=tuple(nodes)), progress=Progress(dialect="m", last_step=5))
+@given(
+    CLASSES,
+    st.sampled_from(list(Outcome)),
+    st.sampled_from(list(Status)),
+    PASTS,
+    st.lists(st.sampled_from(["gpu-001", "gpu-002", "evil"]), max_size=3, unique=True),
+)
+def test_no_history_and_no_diagnosis_exceed_the_limits(
+    name: str, outcome: Outcome, status: Status, history: list[PastAttempt], nodes: list[str]
+) -> None:
+    d = diagnosis(
+        name,
+        outcome=outcome,
+        status=status,
+        culprit=Culprit(nodes=tuple(nodes)),
+        progress=Progress(dialect="m", last_step=5),
+    )
     got = advice(d, history=History(attempts=tuple(history)))
     assert got == advice(d, history=History(attempts=tuple(history)))
     assert set(got.exclude_nodes) <= {"gpu-001", "gpu-002"}
