@@ -6,6 +6,7 @@ signatures look at each distinct shape once (`attribution.match.shapes`), and mi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +30,7 @@ OTHER = b"<other>"
 #: Id of a segment that has no shape of its own: too many shapes, or cut.
 NONE = -1
 
+_ZEROS = re.compile(rb"00+")
 _SQUEEZE = bytes.maketrans(b"123456789\r", b"000000000\n")
 
 
@@ -165,6 +167,11 @@ class ShapeCounter:
         if self._other is not None:
             shapes[OTHER] = self._other
         return ShapeCounts(shapes=shapes, lines=self._lines)
+
+
+def shape_of(line: bytes) -> bytes:
+    """The shape of one line, as counting gives it."""
+    return _ZEROS.sub(b"0", line.translate(_SQUEEZE))[:LONGEST]
 
 
 def _squeeze(raw: bytes) -> tuple[Bytes, Ints | None]:

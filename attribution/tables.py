@@ -134,4 +134,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column(name="policy_digest", kind="str", doc="digest of the policy"),
         Column(name="document", kind="json", doc="Advice, whole"),
     ),
+    "labels": (
+        *_WHO,
+        Column(
+            name="field",
+            kind="str",
+            doc="what is labelled: outcome, class, root_line, culprit_node, culprit_rank, action, note",
+        ),
+        Column(name="value", kind="str", doc="what it is; the newest label of a field counts"),
+        Column(name="by", kind="str", doc="person:NAME, or what the label was taken from, as outcome:progress"),
+        Column(name="labelled_at_s", kind="f64", doc="when it was given, seconds since the epoch"),
+    ),
 }

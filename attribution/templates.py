@@ -10,13 +10,15 @@ how the work was cut. Ids are given at birth from a stored table; the tree is re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attribution.shapes import Shape, ShapeCounts
 
 #: Templates that one mining keeps; beyond, drain3 lets the least used go.
 MOST_TEMPLATES = 20_000
+#: Masked lines whose template a miner remembers from one unit of work to the next.
+MOST_REMEMBERED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +48,21 @@ MASKS: tuple[tuple[str, str], ...] = (
 )
 
 
-def mask(counts: ShapeCounts) -> dict[str, Masked]:
-    """Masked lines of an attempt, in sorted order. Shapes that mask alike add up; the first exemplar stays."""
+def masked(keys: Sequence[bytes]) -> list[str]:
+    """Shapes with what varies replaced by words, in the order given."""
     import polars as pl
 
-    if not counts.shapes:
-        return {}
-    keys = list(counts.shapes)
-    column = pl.Series([k.decode("utf-8", "replace") for k in keys])
+    column = pl.Series([k.decode("utf-8", "replace") for k in keys], dtype=pl.String)
     for pattern, word in MASKS:
         column = column.str.replace_all(pattern, word)
+    return column.str.strip_chars().to_list()
+
+
+def mask(counts: ShapeCounts) -> dict[str, Masked]:
+    """Masked lines of an attempt, in sorted order. Shapes that mask alike add up; the first exemplar stays."""
+    keys = list(counts.shapes)
     out: dict[str, Masked] = {}
-    for text, key in zip(column.str.strip_chars().to_list(), keys, strict=True):
+    for text, key in zip(masked(keys), keys, strict=True):
         shape = counts.shapes[key]
         old = out.get(text)
         if old is None:
@@ -126,13 +131,19 @@ class Miner:
     def mine(self, attempts: Mapping[str, Mapping[str, Masked]]) -> dict[str, list[TemplateCount]]:
         """Template counts per attempt. All masked lines are mined together, sorted, before anything is counted."""
         lines: dict[str, Masked] = {}
-        for masked in attempts.values():
-            for text, m in masked.items():
+        for own in attempts.values():
+            for text, m in own.items():
                 lines.setdefault(text, m)
+        if len(self._memory) > MOST_REMEMBERED:
+            self._memory.clear()
         for text in sorted(lines):
             if text not in self._memory:
                 self._memory[text] = self._learn(text, lines[text])
-        return {attempt: self._counts(masked) for attempt, masked in attempts.items()}
+        return {attempt: self._counts(own) for attempt, own in attempts.items()}
+
+    def template_of(self, line: str) -> int | None:
+        """Template of a masked line that was mined, None where it was not, or long ago."""
+        return self._memory.get(line)
 
     def _learn(self, text: str, m: Masked) -> int:
         cluster, change = self._miner.drain.add_log_message(text or "<blank>")
@@ -147,9 +158,9 @@ class Miner:
             self.changed.add(known)
         return known
 
-    def _counts(self, masked: Mapping[str, Masked]) -> list[TemplateCount]:
+    def _counts(self, own: Mapping[str, Masked]) -> list[TemplateCount]:
         out: dict[int, TemplateCount] = {}
-        for text, m in masked.items():
+        for text, m in own.items():
             known = self._memory[text]
             old = out.get(known)
             if old is None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attribution.sources.blocks import block_of
 from attribution.shapes import LONGEST, ShapeCounter, ShapeCounts
+from attribution.sources.blocks import block_of
 from attribution.templates import Masked, Miner, Template, mask
 
 
@@ -37,7 +37,10 @@ def plainly(data: bytes) -> Counter[bytes]:
     return found
 
 
-@given(st.binary(max_size=400).map(lambda b: b.replace(b"x", b"\n").replace(b"y", b"\r").replace(b"z", b"12")), st.lists(st.integers(0, 400), max_size=4))
+@given(
+    st.binary(max_size=400).map(lambda b: b.replace(b"x", b"\n").replace(b"y", b"\r").replace(b"z", b"12")),
+    st.lists(st.integers(0, 400), max_size=4),
+)
 def test_any_cut_counts_what_the_slow_way_counts(data: bytes, cuts: list[int]) -> None:
     counts = count(data, sorted(cuts))
     assert {k: s.count for k, s in counts.shapes.items()} == plainly(data)

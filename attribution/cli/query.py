@@ -25,7 +25,7 @@ def query(
     ] = None,
     rows: Annotated[int, typer.Option("--rows", help="Most rows of a table; 0 prints all.")] = 100,
 ) -> None:
-    """Ask the store in SQL (DuckDB's). Tables: attempts, diagnoses, advice, matches, episodes, templates, template_counts."""
+    """Ask the store in SQL (DuckDB's). Tables: attempts, diagnoses, advice, matches, episodes, templates, template_counts, labels."""
     import sys
 
     from attribution.model import ConfigError
@@ -113,3 +113,29 @@ def verify(store: StoreOption = DEFAULT) -> None:
     if any("no committed run" not in p for p in problems):
         raise typer.Exit(1)
     typer.echo("every committed file is there and whole")
+
+
+@store_app.command("label")
+def label(
+    attempt: Annotated[str, typer.Argument(help="Id of the attempt; a unique beginning will do.")],
+    values: Annotated[
+        list[str],
+        typer.Argument(help="FIELD=VALUE: outcome, class, root_line, culprit_node, culprit_rank, action or note."),
+    ],
+    by: Annotated[str, typer.Option("--by", help="Who says so.  [default: person: and your login name]")] = "",
+    store: StoreOption = DEFAULT,
+) -> None:
+    """Say what is true of an attempt. Rules and classifiers are measured against it; the newest label counts."""
+    import getpass
+    import time
+
+    from attribution.model import ConfigError
+    from attribution.store import Store
+
+    pairs = [v.split("=", 1) for v in values]
+    if bad := [p[0] for p in pairs if len(p) != 2 or not p[1]]:
+        raise ConfigError(f"{bad[0]!r} is not FIELD=VALUE", where="label", mend="as in class=gpu_memory.cuda_oom")
+    opened = Store(store)
+    attempt_id = opened.attempt_id(attempt)
+    opened.label(attempt_id, dict(pairs), by=by or f"person:{getpass.getuser()}", now_s=time.time())
+    typer.echo(f"labelled {attempt_id}")

@@ -8,30 +8,40 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attribution.store.manifest import Manifest, sync_folder, write_whole
+from attribution.model import StoreError
+from attribution.store.lock import exclusive
+from attribution.store.manifest import Manifest, live, write_whole
 from attribution.store.rows import schema_of
 from attribution.store.store import Store
+from attribution.store.writer import write_table
 from attribution.tables import TABLES
 
-#: Units older than this may be compacted; a reader that listed the files before needs them a little longer.
+#: A reader that listed the files before a compaction may want them this much longer.
 GRACE_S = 60.0
 #: A compacted unit holds at most this many attempts.
 MOST_ATTEMPTS = 50_000
 
 
 def compact(store: Store, *, now_s: float | None = None) -> tuple[int, int]:
-    """Compact the units of each run; gives the number of units before and after. Old files go after `GRACE_S`."""
+    """Put small units together; gives the number of units before and after.
+
+    Files that were put together go with the next compaction after `GRACE_S`; what a killed run left goes at once.
+
+    Raises:
+        StoreError: the store cannot be written, or a file of it is damaged.
+    """
     now = time.time() if now_s is None else now_s
-    before = store.manifests()
-    by_digest: dict[tuple[str, str], list[Manifest]] = {}
-    for m in before:
-        by_digest.setdefault((m.rules, m.engine), []).append(m)
-    for units in by_digest.values():
-        for batch in _batches(units):
-            if len(batch) > 1:
-                _merge(store, batch, now)
-    _sweep(store, now)
-    return len(before), len(store.manifests())
+    with exclusive(store.path):
+        before = store.manifests()
+        by_digest: dict[tuple[str, str], list[Manifest]] = {}
+        for m in before:
+            by_digest.setdefault((m.rules, m.engine), []).append(m)
+        for units in by_digest.values():
+            for batch in _batches(units):
+                if len(batch) > 1:
+                    _merge(store, batch)
+        _sweep(store, now)
+        return len(before), len(store.manifests())
 
 
 def _batches(units: list[Manifest]) -> list[list[Manifest]]:
@@ -47,7 +57,7 @@ def _batches(units: list[Manifest]) -> list[list[Manifest]]:
     return out
 
 
-def _merge(store: Store, units: list[Manifest], now: float) -> None:
+def _merge(store: Store, units: list[Manifest]) -> None:
     name = f"{units[-1].name}-c{len(units)}"
     files: list[str] = []
     rows: dict[str, int] = {}
@@ -55,14 +65,10 @@ def _merge(store: Store, units: list[Manifest], now: float) -> None:
         paths = [store.path / f for m in units for f in m.files if f.startswith(f"{table}/")]
         if not paths:
             continue
-        whole = pa.concat_tables([pq.read_table(p).cast(schema_of(TABLES[table])) for p in paths])
-        if "attempt_id" in whole.column_names:
-            whole = whole.sort_by([("attempt_id", "ascending")])
-        target = store.path / table / f"{name}.parquet"
-        temporary = target.with_name(f".tmp-{target.name}")
-        pq.write_table(whole, temporary, compression="zstd", row_group_size=64 * 1024)
-        temporary.replace(target)
-        sync_folder(target.parent)
+        whole = pa.concat_tables(_read(p, table) for p in paths)
+        if table == "templates":
+            whole = _last_versions(whole)
+        write_table(store.path / table / f"{name}.parquet", whole)
         files.append(f"{table}/{name}.parquet")
         rows[table] = whole.num_rows
     inputs = {path: state for m in units for path, state in m.inputs.items()}
@@ -74,22 +80,43 @@ def _merge(store: Store, units: list[Manifest], now: float) -> None:
     write_whole(store.path / "runs" / f"{name}.json", merged.to_json())
 
 
+def _read(path: Path, table: str) -> pa.Table:
+    """A file in the table's present schema; columns that were added since are null."""
+    try:
+        found = pq.read_table(path)
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"cannot be read: {error}", where=str(path), mend="see recovery store verify for what is damaged"
+        ) from error
+    schema = schema_of(TABLES[table])
+    columns = [
+        found.column(f.name).cast(f.type) if f.name in found.column_names else pa.nulls(found.num_rows, f.type)
+        for f in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _last_versions(templates: pa.Table) -> pa.Table:
+    """Of the versions that one run wrote of a template the last one; rows come in the order of their units."""
+    keys = zip(templates["run_id"].to_pylist(), templates["template_id"].to_pylist(), strict=True)
+    last = {key: i for i, key in enumerate(keys)}
+    return templates.take(sorted(last.values()))
+
+
 def _sweep(store: Store, now: float) -> None:
-    """Remove what no live unit names and nobody can still be reading."""
-    live = store.manifests()
-    keep = {f for m in live for f in m.files}
-    names = {m.name for m in live}
-    for path in sorted((store.path / "runs").glob("*.json")):
-        if path.stem not in names and _old(path, now):
+    """Remove what no unit names, and what another unit stands for where nobody can still be reading it."""
+    runs = store.path / "runs"
+    there = {m.name: m for p in sorted(runs.glob("*.json")) if (m := Manifest.from_json(p.read_bytes(), str(p)))}
+    for m in live(there.values()):
+        if m.replaces and now - (runs / f"{m.name}.json").stat().st_mtime > GRACE_S:
+            for name in m.replaces:
+                (runs / f"{name}.json").unlink(missing_ok=True)
+                there.pop(name, None)
+    keep = {f for m in there.values() for f in m.files}
+    for folder in (*TABLES, "runs"):
+        for path in sorted((store.path / folder).glob(".tmp-*")):
             path.unlink(missing_ok=True)
     for table in TABLES:
         for path in sorted((store.path / table).glob("*.parquet")):
-            if f"{table}/{path.name}" not in keep and _old(path, now):
+            if f"{table}/{path.name}" not in keep:
                 path.unlink(missing_ok=True)
-
-
-def _old(path: Path, now: float) -> bool:
-    try:
-        return now - path.stat().st_mtime > GRACE_S
-    except FileNotFoundError:
-        return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -10,15 +10,19 @@ import pyarrow as pa
 
 from attribution.model import Advice, Attempt, Diagnosis, Episode, Match
 from attribution.redact import Level, redact
+from attribution.shapes import shape_of
 from attribution.tables import TABLES, Column
+from attribution.templates import masked
 
 if TYPE_CHECKING:
     from attribution.result import Result
-    from attribution.templates import Template, TemplateCount
+    from attribution.templates import Masked, Template, TemplateCount
 
 MAX_TEXT = 500
-#: Matches of one attempt that are stored, those of the diagnosis's own episodes first.
+#: Matches of one attempt with a failure class that are stored, those of the diagnosis's own episodes first.
 MOST_MATCHES = 500
+#: Of those without a class (who is who, milestones) the first ones.
+MOST_CONTEXT = 100
 
 _KINDS = {
     "str": pa.string(),
@@ -50,20 +54,52 @@ class Rows:
     def __init__(self, run_id: str, level: Level = Level.SECRETS) -> None:
         self.run_id, self.level = run_id, level
         self.tables: dict[str, list[Row]] = {name: [] for name in TABLES}
+        #: Rows of matches by attempt and text, so that they find their template once lines are mined.
+        self.texts: dict[str, dict[str, list[Row]]] = {}
 
     def add(self, result: Result, document: str, advice: str) -> None:
         """Rows of one attempt."""
         who = {"attempt_id": str(result.evidence.attempt.key), "run_id": self.run_id}
         self.tables["attempts"].append({**who, **_attempt(result.evidence.attempt, result.diagnosis)})
-        self.tables["diagnoses"].append({**who, **self._diagnosis(result.diagnosis), "document": document})
+        self.tables["diagnoses"].append({**who, **self._diagnosis(result), "document": document})
         self.tables["advice"].append({**who, **_advice(result.advice), "document": advice})
-        self.tables["matches"].extend({**who, **self._match(m)} for m in self._kept(result))
+        texts = self.texts.setdefault(who["attempt_id"], {}) if result.masked else {}
+        for m in self._kept(result):
+            row = {**who, **self._match(m)}
+            self.tables["matches"].append(row)
+            texts.setdefault(m.text, []).append(row)
         self.tables["episodes"].extend({**who, **row} for row in _episodes(result.episodes))
 
     def _kept(self, result: Result) -> list[Match]:
         told = {id(m) for e in result.episodes[:4] for m in (*e.initiating, *e.cascade, *e.confirmation, *e.teardown)}
-        ranked = sorted(result.evidence.matches, key=lambda m: (id(m) not in told, m.failure_class is None))
-        return sorted(ranked[:MOST_MATCHES], key=lambda m: m.place.order)
+        matches = sorted(result.evidence.matches, key=lambda m: m.place.order)
+        failing = [m for m in matches if id(m) in told or m.failure_class is not None]
+        failing.sort(key=lambda m: id(m) not in told)
+        kept = [
+            *failing[:MOST_MATCHES],
+            *[m for m in matches if id(m) not in told and m.failure_class is None][:MOST_CONTEXT],
+        ]
+        return sorted(kept, key=lambda m: m.place.order)
+
+    def place(self, lines: Mapping[str, Mapping[str, Masked]], template_of: Callable[[str], int | None]) -> None:
+        """Give matches the template of their line: that of the attempt's shortest masked line that ends like them.
+
+        A match's text has its prefixes off; the mined line still has those that masks do not know.
+
+        Args:
+            lines: masked lines by attempt.
+            template_of: template of a masked line.
+        """
+        texts = sorted({text for found in self.texts.values() for text in found})
+        ends = dict(zip(texts, masked([shape_of(t.encode("utf-8", "replace")) for t in texts]), strict=True))
+        for attempt_id, found in self.texts.items():
+            own = sorted(lines[attempt_id], key=len)
+            for text, rows in found.items():
+                end = ends[text]
+                line = end if end in lines[attempt_id] else next((x for x in own if end and x.endswith(end)), None)
+                known = template_of(line) if line is not None else None
+                for row in rows:
+                    row["template_id"] = known
 
     def counts(self, attempt_id: str, counts: Iterable[TemplateCount]) -> None:
         """Template counts of one attempt."""
@@ -94,7 +130,9 @@ class Rows:
         )
 
     def _match(self, m: Match) -> Row:
-        fields = {k: redact(v[:200], level=self.level) for k, v in sorted(m.fields.items())}
+        fields = {
+            k: v[:200] if v.isdecimal() else redact(v[:200], level=self.level) for k, v in sorted(m.fields.items())
+        }
         return {
             "signature": m.signature,
             "role": str(m.role),
@@ -112,7 +150,8 @@ class Rows:
             "shadow": m.shadow,
         }
 
-    def _diagnosis(self, d: Diagnosis) -> Row:
+    def _diagnosis(self, result: Result) -> Row:
+        d = result.diagnosis
         root = d.root
         return {
             "outcome": str(d.outcome),
@@ -126,6 +165,7 @@ class Rows:
             "root_path": root.path if root else None,
             "root_line": root.line if root else None,
             "root_text": redact(root.text[:MAX_TEXT], level=self.level) if root else None,
+            "root_time_s": _time_of(result),
             "culprit_nodes": list(d.culprit.nodes),
             "culprit_ranks": [str(r) for r in d.culprit.ranks],
             "culprit_gpus": list(d.culprit.gpus),
@@ -133,6 +173,15 @@ class Rows:
             "entity": redact(d.entity, level=self.level) if d.entity else None,
             "signals": list(d.signals),
         }
+
+
+def _time_of(result: Result) -> float | None:
+    """Time of the root line, where it is a match that has one."""
+    root = result.diagnosis.root
+    if root is None:
+        return None
+    same = (m.place for m in result.evidence.matches if (m.place.path, m.place.line) == (root.path, root.line))
+    return next((p.time_s for p in same if p.time_s is not None), None)
 
 
 def _attempt(a: Attempt, d: Diagnosis) -> Row:

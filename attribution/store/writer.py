@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from attribution.store.lock import exclusive
 from attribution.store.manifest import Input, Manifest, sync_folder, write_whole
 from attribution.store.rows import Rows, table_of
 from attribution.tables import TABLES
@@ -21,23 +24,23 @@ if TYPE_CHECKING:
 #: A unit is committed when it holds this many attempts, or attempts of this many bytes of logs.
 UNIT_ATTEMPTS = 512
 UNIT_BYTES = 1 << 30
+#: Rows that are read together: fine enough that a question about one attempt reads little.
+ROWS_PER_GROUP = 64 * 1024
 
 Classifier = Callable[[str], "tuple[str | None, str | None]"]
 
 
-def write_parquet(path: Path, name: str, rows: Sequence[dict[str, object]]) -> None:
-    """One Parquet file of a table, whole or not at all, sorted so that one attempt's rows lie together."""
-    table = table_of(name, rows)
+def write_table(path: Path, table: pa.Table) -> None:
+    """One Parquet file, whole or not at all, sorted so that one attempt's rows lie together."""
     if "attempt_id" in table.column_names:
         table = table.sort_by([("attempt_id", "ascending")])
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{path.name}")
-    pq.write_table(table, temporary, compression="zstd", row_group_size=64 * 1024)
+    pq.write_table(table, temporary, compression="zstd", row_group_size=ROWS_PER_GROUP)
     with temporary.open("rb+") as f:
-        import os
-
         os.fsync(f.fileno())
     temporary.replace(path)
+    sync_folder(path.parent)
 
 
 class Writer:
@@ -56,6 +59,7 @@ class Writer:
         self._store, self.run_id = store, run_id
         self._rules, self._engine, self._classify = rules, engine, classify
         self._miner: Miner | None = None
+        self._known: set[str] = set()
         self._unit = 0
         self._reset()
 
@@ -70,7 +74,7 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+        if kind is None or kind is KeyboardInterrupt:  # only whole jobs were added, so what is done may stay
             self.commit()
 
     def add(self, results: Sequence[Result], documents: Sequence[tuple[str, str]], inputs: Sequence[Input]) -> None:
@@ -89,10 +93,20 @@ class Writer:
             self.commit()
 
     def commit(self) -> None:
-        """Make what was added part of the store."""
+        """Make what was added part of the store.
+
+        Raises:
+            StoreError: it cannot be written; the store is as before.
+        """
         if not self._attempts:
             return
-        self._mine()
+        with exclusive(self._store.path):
+            self._mine()
+            self._write()
+        self._unit += 1
+        self._reset()
+
+    def _write(self) -> None:
         name = f"{self.run_id}-{self._unit:05d}"
         files: list[str] = []
         rows: dict[str, int] = {}
@@ -100,9 +114,7 @@ class Writer:
             found = self._rows.tables[table]
             if not found:
                 continue
-            path = self._store.path / table / f"{name}.parquet"
-            write_parquet(path, table, found)
-            sync_folder(path.parent)
+            write_table(self._store.path / table / f"{name}.parquet", table_of(table, found))
             files.append(f"{table}/{name}.parquet")
             rows[table] = len(found)
         manifest = Manifest(
@@ -116,19 +128,25 @@ class Writer:
             inputs=self._inputs,
         )
         write_whole(self._store.path / "runs" / f"{name}.json", manifest.to_json())
-        self._unit += 1
-        self._reset()
+        self._known.add(name)
 
     def _mine(self) -> None:
         if not self._masked:
             return
-        if self._miner is None:
-            self._miner = Miner(self._store.templates())
-        miner = self._miner
+        miner = self._current()
         for attempt, counts in miner.mine(self._masked).items():
             self._rows.counts(attempt, counts)
+        self._rows.place(self._masked, miner.template_of)
         for known in sorted(miner.changed):
             template: Template = miner.templates[known]
             signature, failure_class = self._classify(template.exemplar) if self._classify else (None, None)
             self._rows.template(template, signature, failure_class)
         miner.changed.clear()
+
+    def _current(self) -> Miner:
+        """A miner that knows every template of the store, those too that other runs added meanwhile."""
+        units = {p.stem for p in (self._store.path / "runs").glob("*.json")}
+        if self._miner is None or not units <= self._known:
+            self._known |= units
+            self._miner = Miner(self._store.templates())
+        return self._miner

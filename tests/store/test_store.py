@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -102,11 +103,123 @@ def test_a_wrong_query_names_the_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["select * from read_csv('/etc/passwd')", "copy (select 1) to '/tmp/x.csv'", "install httpfs"]
+    "query",
+    [
+        "select * from read_csv('/etc/passwd')",
+        "copy (select 1) to '/tmp/x.csv'",
+        "copy (select 1) to '{store}/attempts/x.parquet'",
+        "explain analyze copy (select 1) to '{store}/x.csv'",
+        "select 1; select 2",
+        "set enable_external_access = true",
+        "install httpfs",
+        "",
+    ],
 )
-def test_a_query_reaches_nothing_outside(tmp_path: Path, query: str) -> None:
+def test_a_query_reaches_nothing_outside_and_writes_nothing(tmp_path: Path, query: str) -> None:
+    store = Store(tmp_path / "s", create=True)
+    before = sorted((tmp_path / "s").rglob("*"))
     with pytest.raises(StoreError):
-        Store(tmp_path / "s", create=True).sql(query)
+        store.sql(query.format(store=store.path))
+    assert sorted((tmp_path / "s").rglob("*")) == before
+
+
+def test_two_runs_at_once_give_an_id_to_one_template_only(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    one = store.writer(rules="r", engine="e", run_id="run-1")
+    two = store.writer(rules="r", engine="e", run_id="run-2")
+    for writer, log in ((one, logs[0]), (two, logs[1]), (one, logs[2])):
+        for _, results in run_jobs(discover([str(log)]), Options(), jobs=1):
+            writer.add(results, documents(results), [])
+        writer.commit()
+    born = store.sql("select template_id, count(distinct exemplar) n from templates_history group by 1")
+    assert born["n"].max() == 1
+    assert store.sql("select count(*) - count(distinct template_id) from templates").item() == 0
+
+
+def test_a_template_whose_text_changed_has_one_newest_text(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s", create=True)
+    for number, word in enumerate(("alpha", "beta", "gamma")):
+        log = tmp_path / f"{number}.log"
+        log.write_text(f"the loader of {word} data is ready now\n")
+    with store.writer(rules="r", engine="e", run_id="run-1") as w:
+        for _, results in run_jobs(discover([str(tmp_path / f"{n}.log") for n in range(3)]), Options(), jobs=1):
+            w.add(results, documents(results), [])
+            w.commit()
+    assert store.sql("select count(*) from templates_history").item() > 1
+    assert [t.text for t in store.templates()] == ["the loader of <*> data is ready now"]
+    compact(store)
+    assert [t.text for t in store.templates()] == ["the loader of <*> data is ready now"]
+
+
+def test_matches_know_the_template_of_their_line(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs)
+    frame = store.sql(
+        "select m.text, t.template, t.exemplar from matches m left join templates t using (template_id) where role = 'root'"
+    )
+    assert frame.height
+    assert frame["template"].null_count() == 0
+
+
+def test_files_of_an_older_version_read_as_null_in_columns_that_were_added(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs, "run-1")
+    for old in sorted((store.path / "diagnoses").glob("*.parquet")):
+        pl.read_parquet(old).drop("entity", "root_time_s").write_parquet(old)
+    assert store.sql("select entity from diagnoses")["entity"].null_count() == 3
+    fill(store, logs[:1], "run-2")
+    assert store.sql("select count(*) from diagnoses where entity is null").item() >= 2
+    compact(store)
+    assert store.sql("select count(*) from diagnoses_history").item() == 4
+
+
+def test_a_damaged_file_is_named_and_the_way_out_too(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs[:1])
+    next((store.path / "matches").glob("*.parquet")).unlink()
+    with pytest.raises(StoreError, match="recovery store verify"):
+        store.sql("select * from matches")
+    assert any("matches/" in p for p in store.verify())
+
+
+def test_readers_of_a_moment_ago_keep_their_files_through_a_compaction(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs)
+    files = [store.path / f for m in store.manifests() for f in m.files]
+    for path in (*files, *(store.path / "runs").glob("*.json")):
+        os.utime(path, (1, 1))  # written long ago
+    assert compact(store) == (3, 1)
+    assert all(path.exists() for path in files)
+    compact(store, now_s=time.time() + 3600)
+    assert not any(path.exists() for path in files)
+
+
+def test_labels_outlive_a_new_analysis_and_the_newest_counts(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs, "run-1")
+    attempt = store.attempt_id("deepspeed")
+    store.label(attempt, {"class": "host_memory.oom_killed"}, by="person:ada", now_s=1.0)
+    store.label(
+        attempt, {"class": "hardware.gpu", "note": "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz"}, by="person:ada", now_s=2.0
+    )
+    fill(store, logs, "run-2")
+    frame = store.sql("select field, value from labels order by 1")
+    assert frame.rows() == [("class", "hardware.gpu"), ("note", "HF_TOKEN=[hub token]")]
+    assert store.sql("select count(*) from labels_history").item() == 3
+
+
+@pytest.mark.parametrize("values", [{"colour": "red"}, {"outcome": "bad"}])
+def test_a_label_that_means_nothing_is_refused(tmp_path: Path, logs: list[Path], values: dict[str, str]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs[:1])
+    with pytest.raises(StoreError, match="use"):
+        store.label(store.sql("select attempt_id from attempts").item(), values, by="person:ada", now_s=1.0)
+
+
+def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(StoreError, match="folder of its own"):
+        Store(tmp_path / "file", create=True)
 
 
 def test_an_empty_store_answers(tmp_path: Path) -> None:
@@ -134,7 +247,7 @@ def test_a_reader_sees_whole_units_while_a_writer_appends(tmp_path: Path, logs: 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_anywhere_the_store_holds_whole_attempts_and_the_next_run_completes_it(
-    tmp_path: Path, samples: Path, seed: int
+    tmp_path: Path, samples: Path, seed: int, undisturbed: list[tuple[str, ...]]
 ) -> None:
     folder = tmp_path / "s"
     script = "from tests.store.test_store import *; from pathlib import Path; import sys\nfill(Store(sys.argv[1], create=True), sorted(Path(sys.argv[2]).glob('*.log')))"
@@ -149,7 +262,22 @@ def test_killed_anywhere_the_store_holds_whole_attempts_and_the_next_run_complet
     assert store.sql(whole).height == store.sql("select * from attempts").height
     assert [p for p in store.verify() if "no committed run" not in p] == []
     fill(store, sorted(samples.glob("*.log")))
-    assert store.sql("select count(*) from attempts").item() == len(list(samples.glob("*.log")))
+    assert content(store) == undisturbed
+
+
+def content(store: Store) -> list[tuple[str, ...]]:
+    """What a store says, run ids and template ids aside."""
+    diagnoses = store.sql("select attempt_id, document from diagnoses order by 1").rows()
+    matches = store.sql("select attempt_id, path, line, signature, text from matches order by all").rows()
+    lines = store.sql("select attempt_id, sum(count) from template_counts group by 1 order by 1").rows()
+    return [*diagnoses, *matches, *lines]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> list[tuple[str, ...]]:
+    store = Store(tmp_path_factory.mktemp("undisturbed") / "s", create=True)
+    fill(store, sorted(samples.glob("*.log")))
+    return content(store)
 
 
 def test_frames_are_polars(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def _unexplained(store: Store) -> tuple[Unexplained, ...]:
 
 
 def _rules(store: Store) -> tuple[str, ...]:
-    return tuple(sorted({f"engine {m.engine}, rules {m.rules}" for m in store.manifests()}))
+    return tuple(sorted({f"engine {m.engine}, rules {m.rules}" for m in store.manifests() if m.engine}))
 
 
 def count(rows: Iterable[Row], *, unexplained: tuple[Unexplained, ...] = (), rules: tuple[str, ...] = ()) -> Fleet:
