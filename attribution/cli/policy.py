@@ -3,53 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import polars as pl
-
-    from attribution.policy import Policy
-    from attribution.signatures import ClassInfo
+from attribution.cli import policy_history
+from attribution.cli.policy_common import (
+    DEFAULT,
+    Format,
+    Overlays,
+    StoreOption,
+    load,
+    one_of,
+    print_json,
+    store_frame,
+    taxonomy,
+)
 
 policy_app = typer.Typer(help="Check, test, show, explain and simulate policies.", no_args_is_help=True)
 
 File = Annotated[Path | None, typer.Argument(help="Policy document.  [default: the shipped one]", show_default=False)]
 PolicyOption = Annotated[Path | None, typer.Option("--policy", help="Policy document.  [default: the shipped one]")]
-StoreOption = Annotated[Path, typer.Option("--store", help="Folder of the store.", envvar="RECOVERY_STORE")]
-Format = Annotated[str, typer.Option("--format", "-f", help="rich or json.")]
-Overlays = Annotated[list[Path] | None, typer.Option("--rules", help="Overlay folder of rules; may be given again.")]
-DEFAULT = Path("recovery-store")
-
-
-def _taxonomy(overlays: list[Path] | None) -> Mapping[str, ClassInfo]:
-    from attribution import resources
-    from attribution.signatures import load
-
-    return load((resources.rules_dir(), *(overlays or ()))).taxonomy
-
-
-def _load(path: Path | None) -> Policy:
-    from attribution.policy import load_policy
-
-    return load_policy(path)
-
-
-def _json(value: Any) -> None:
-    import orjson
-
-    from attribution.model import to_plain
-
-    typer.echo(orjson.dumps(to_plain(value), option=orjson.OPT_INDENT_2).decode())
-
-
-def _form(format_: str, *known: str) -> str:
-    if format_ not in known:
-        raise typer.BadParameter(f"use {' or '.join(known)}", param_hint="--format")
-    return format_
 
 
 @policy_app.command("check")
@@ -57,11 +31,11 @@ def check(file: File = None, rules: Overlays = None, format_: Format = "rich") -
     """Lint a policy: dead rows, unknown names, contradictions, missing or failing tests. Exit code 1 for any error."""
     from attribution.policy.lint import check_policy
 
-    _form(format_, "rich", "json")
-    policy = _load(file)
-    found = check_policy(policy, _taxonomy(rules))
+    one_of(format_, "rich", "json")
+    policy = load(file)
+    found = check_policy(policy, taxonomy(rules))
     if format_ == "json":
-        _json([{"code": f.code, "slug": f.slug, "where": f.where, "what": f.what, "mend": f.mend} for f in found])
+        print_json([{"code": f.code, "slug": f.slug, "where": f.where, "what": f.what, "mend": f.mend} for f in found])
     else:
         for f in found:
             typer.echo(f"{policy.path}: {f.code} {f.slug}: {f.where}: {f.what}\n  to mend it: {f.mend}")
@@ -77,10 +51,10 @@ def test(file: File = None, rules: Overlays = None, format_: Format = "rich") ->
     """Run the inline tests of a policy. Exit code 1 where one fails."""
     from attribution.policy.cases import run_tests
 
-    _form(format_, "rich", "json")
-    results = run_tests(_load(file), _taxonomy(rules))
+    one_of(format_, "rich", "json")
+    results = run_tests(load(file), taxonomy(rules))
     if format_ == "json":
-        _json(
+        print_json(
             [
                 {"name": r.case.name, "action": r.advice.action, "row": r.advice.reason_code, "problems": r.problems}
                 for r in results
@@ -109,17 +83,17 @@ def show(
     from attribution.policy.matrix import matrix as cells_of
     from attribution.policy.matrix import matrix_text
 
-    _form(format_, "rich", "json")
-    policy = _load(file)
+    one_of(format_, "rich", "json")
+    policy = load(file)
     if matrix:
-        cells = cells_of(policy, _taxonomy(rules))
+        cells = cells_of(policy, taxonomy(rules))
         if format_ == "json":
-            _json(cells)
+            print_json(cells)
         else:
             typer.echo(matrix_text(policy, cells), nl=False)
         return
     if format_ == "json":
-        _json({"policy": policy.name, "digest": policy.digest, "rows": policy.rows, "limits": policy.limits})
+        print_json({"policy": policy.name, "digest": policy.digest, "rows": policy.rows, "limits": policy.limits})
         return
     typer.echo(f"policy {policy.name} ({policy.path}, digest {policy.digest[:16]})")
     for row in policy.rows:
@@ -137,13 +111,6 @@ def _conditions(when: Any) -> str:
     )
 
 
-def _records(store: Path, where: str = "", parameters: Iterable[Any] = ()) -> pl.DataFrame:
-    from attribution.policy.past import RECORDS_SQL
-    from attribution.store import Store
-
-    return Store(store).sql(RECORDS_SQL + where, list(parameters))
-
-
 @policy_app.command("explain")
 def explain(
     attempt: Annotated[str, typer.Argument(help="Attempt id, or the beginning of one.")],
@@ -157,20 +124,24 @@ def explain(
     from attribution.policy.past import chains, histories_of, records
     from attribution.store import Store
 
-    _form(format_, "rich", "json")
+    one_of(format_, "rich", "json")
     document = Store(store).document(attempt)
     wanted, job = document["attempt"]["id"], document["attempt"]["job_id"]
-    chain = records(_records(store, "where a.job_id = ?", [job]))
+    chain = records(store_frame(store, "where a.job_id = ?", [job]))
     mine = next(c for c in chains(chain) if any(r.attempt_id == wanted for r in c))
     record = next(r for r in mine if r.attempt_id == wanted)
     got = explained(
         record.diagnosis,
         record.attempt,
-        policy=_load(policy),
-        taxonomy=_taxonomy(rules),
+        policy=load(policy),
+        taxonomy=taxonomy(rules),
         history=histories_of(mine)[wanted],
     )
     if format_ == "json":
-        _json(got)
+        print_json(got)
     else:
         typer.echo("\n".join((f"attempt {wanted}", *got.sentences())))
+
+
+policy_app.command("simulate")(policy_history.simulate)
+policy_app.command("lemons")(policy_history.lemons)
