@@ -145,3 +145,4 @@ def explain(
 
 policy_app.command("simulate")(policy_history.simulate)
 policy_app.command("lemons")(policy_history.lemons)
+policy_app.command("receipt")(policy_history.receipt)

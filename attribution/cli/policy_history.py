@@ -1,4 +1,4 @@
-"""``recovery policy simulate | lemons``: policies and nodes against the stored history."""
+"""``recovery policy simulate | lemons | receipt``: policies and nodes against the stored history."""
 
 from __future__ import annotations
 
@@ -147,3 +147,23 @@ def lemons(
                 f"{1000 * e.events / e.hours if e.hours else 0:.2f} ({e.rate_low:.2f} to {e.rate_high:.2f}), "
                 f"rest {e.fleet_rate:.3f}, q = {e.q:.2g}; {', '.join(e.classes[:3])}"
             )
+
+
+def receipt(
+    job: Annotated[str, typer.Argument(help="Job id.")], store: StoreOption = DEFAULT, format_: Format = "rich"
+) -> None:
+    """After each restart of a job: was the right checkpoint loaded, what was lost. Exit code 1 where one was not."""
+    from attribution.model import StoreError
+    from attribution.policy.past import chains, records
+    from attribution.policy.receipt import receipts
+
+    known(format_, "rich", "json")
+    found = chains(records(store_frame(store, "where a.job_id = ?", [job])))
+    if not found:
+        raise StoreError(f"no job {job!r}", where=str(store), mend='see recovery query "select job_id from attempts"')
+    got = [r for chain in found for r in receipts(chain)]
+    if format_ == "json":
+        print_json(got)
+    else:
+        typer.echo("\n".join(r.sentence() for r in got) or "one attempt, no restart")
+    raise typer.Exit(1 if any(r.flagged for r in got) else 0)

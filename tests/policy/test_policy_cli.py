@@ -91,3 +91,7 @@ def test_simulate_and_lemons_read_a_store(store: Path, tmp_path: Path) -> None:
     assert json.loads(run("simulate", "--policy", str(site), "--store", str(store), "-f", "json")[1])["attempts"] == 2
     assert run("lemons", "--store", str(store))[0] == 0
     assert run("simulate", "--policy", str(site), "--store", str(store), "--since", "soon")[0] == 2
+    (job,) = Store(store).sql(
+        "select job_id from diagnoses join attempts using (attempt_id) where class = 'gpu_memory.cuda_oom'"
+    )["job_id"]
+    assert run("receipt", job, "--store", str(store)) == (0, "one attempt, no restart\n")
