@@ -144,5 +144,6 @@ def explain(
 
 
 policy_app.command("simulate")(policy_history.simulate)
+policy_app.command("expect")(policy_history.expect)
 policy_app.command("lemons")(policy_history.lemons)
 policy_app.command("receipt")(policy_history.receipt)

@@ -1,4 +1,4 @@
-"""``recovery policy simulate | lemons | receipt``: policies and nodes against the stored history."""
+"""``recovery policy simulate | expect | lemons | receipt``: policies and nodes against the stored history."""
 
 from __future__ import annotations
 
@@ -118,6 +118,49 @@ def _policy(label: str, one: PolicyReplay) -> list[str]:
         counts = f"{r.attempts:>9} {r.stops:>7} {r.restarts:>9} {r.right:>7} {r.wrong:>7}"
         lines.append(f"  {r.row:<{wide}} {counts} {r.wasted_hours:>10,.1f}")
     return lines
+
+
+def expect(
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="Policy document.  [default: the shipped one]")
+    ] = None,
+    against: Annotated[Path | None, typer.Option("--against", help="A second policy to compare with.")] = None,
+    gpus: Annotated[int, typer.Option("--gpus", min=8, help="GPUs of the job, 8 a node.")] = 16_384,
+    days: Annotated[float, typer.Option("--days", min=0.1, max=1000, help="Days that it trains.")] = 30.0,
+    failures: Annotated[float, typer.Option("--failures", min=0, help="Failures per 1000 node-days.")] = 3.79,
+    checkpoint: Annotated[float, typer.Option("--checkpoint", min=0.1, help="Minutes between checkpoints.")] = 30.0,
+    persistent: Annotated[
+        float, typer.Option("--persistent", min=0, max=1, help="Share of hardware faults that stay on their node.")
+    ] = 0.5,
+    sure: Annotated[float, typer.Option("--sure", min=0, max=1, help="Share of diagnoses that are sure.")] = 0.9,
+    person: Annotated[float, typer.Option("--person", min=0, help="Hours that a held job waits.")] = 2.0,
+    runs: Annotated[int, typer.Option("--runs", min=2, max=1000, help="Simulated jobs.")] = 20,
+    seed: Annotated[int, typer.Option("--seed")] = 1,
+    format_: Format = "rich",
+) -> None:
+    """Expected training time ratio of a policy before any history exists, from published failure rates and mixes."""
+    from attribution.policy.fleet import Plant
+    from attribution.policy.fleet import expect as expected
+
+    known(format_, "rich", "json")
+    plant = Plant(
+        gpus=gpus, days=days, failures=failures, checkpoint_s=checkpoint * 60, persistent=persistent, sure=sure,
+        person_s=person * 3600,
+    )  # fmt: skip
+    documents = [load(policy), *([load(against)] if against is not None else [])]
+    got = [expected(p, taxonomy=taxonomy(None), plant=plant, runs=runs, seed=seed) for p in documents]
+    if format_ == "json":
+        print_json(got)
+        return
+    typer.echo(
+        f"{gpus:,} GPUs, one failure in {got[0].mttf_hours:.2f} h, {runs} simulated jobs of {days:g} days, seed {seed}"
+    )
+    for e in got:
+        typer.echo(
+            f"policy {e.policy}: training time ratio {e.ettr:.3f} ({e.ettr_low:.3f} to {e.ettr_high:.3f}); "
+            f"redone {e.redone:.3f}, starting {e.starting:.3f}, waiting for a person {e.waiting:.3f}\n"
+            f"  a day: {e.failures_per_day:.1f} failures, {e.holds_per_day:.2f} holds, {e.exclusions_per_day:.1f} exclusions"
+        )
 
 
 def lemons(
