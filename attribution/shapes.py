@@ -13,25 +13,28 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from attribution.sources.blocks import Block
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-#: Bytes squeezed and counted at a time: what fits the second-level cache.
+#: Bytes squeezed and counted at a time: what fits the second-level cache, and what is allocated without asking the kernel.
 PIECE = 512 * 1024
 #: Segments are cut here; the rest of a longer one has no shape.
 LONGEST = 2_000
-#: Distinct shapes of one file that are kept; segments beyond count as `OTHER`.
+#: Distinct shapes of one file that are kept, and their bytes; segments beyond count as `OTHER`.
 MOST_SHAPES = 200_000
+MOST_BYTES = 32 << 20
+#: Distinct shapes that are kept of an attempt's files together.
+MOST_MERGED = 500_000
 OTHER = b"<other>"
 #: Id of a segment that has no shape of its own: too many shapes, or cut.
 NONE = -1
 
 _ZEROS = re.compile(rb"00+")
 _SQUEEZE = bytes.maketrans(b"123456789\r", b"000000000\n")
+_ZERO = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(slots=True)
@@ -54,13 +57,17 @@ class ShapeCounts:
     @staticmethod
     def merged(many: Iterable[ShapeCounts]) -> ShapeCounts:
         """The sum: counts add, the exemplar is the smallest by (path, line), so that order does not matter."""
+        given = list(many)
+        if len(given) == 1:
+            return given[0]
         out = ShapeCounts()
-        for counts in many:
+        for counts in given:
             out.lines += counts.lines
-            for key, shape in counts.shapes.items():
+            for own, shape in counts.shapes.items():
+                key = own if own in out.shapes or len(out.shapes) < MOST_MERGED else OTHER
                 old = out.shapes.get(key)
                 if old is None:
-                    out.shapes[key] = replace(shape)
+                    out.shapes[key] = replace(shape, exemplar=OTHER) if key == OTHER else replace(shape)
                     continue
                 if (shape.path, shape.first_line) < (old.path, old.first_line):
                     old.path, old.first_line, old.exemplar = shape.path, shape.first_line, shape.exemplar
@@ -70,10 +77,18 @@ class ShapeCounts:
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """The segments of one block: shape ids (`NONE` where a segment has none), and where each begins in the block."""
+    """The segments of one block.
+
+    `ids` are their shapes (`NONE` where a segment has none), `starts` where each begins in the block; `ends` says where
+    the block's lines end, which carriage returns do not.
+    """
 
     ids: Ints
     starts: Ints
+    ends: Ints
+
+
+_NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 
 class ShapeCounter:
@@ -82,70 +97,88 @@ class ShapeCounter:
     def __init__(self, path: str = "") -> None:
         self._path = path
         self._shapes: list[Shape] = []
+        self._keys: list[bytes] = []
         self._ids: dict[bytes, int] = {}
+        self._bytes = 0
         self._other: Shape | None = None
         self._lines = 0
 
     def feed(self, block: Block) -> Shaped:
         """Count the segments of one block."""
         data = bytes(block.data)
-        ids: list[Ints] = []
-        starts: list[Ints] = []
+        found: list[Shaped] = []
         line, at = block.first_line, 0
         while at < len(data):
-            end = data.rfind(b"\n", at, at + PIECE) + 1
+            end = len(data) if len(data) - at <= PIECE else data.rfind(b"\n", at, at + PIECE) + 1
             if end <= at:
                 end = data.find(b"\n", at) + 1 or len(data)
-            piece = data[at:end]
-            found = self._piece(piece, line)
-            ids.append(found.ids)
-            starts.append(found.starts + at)
-            line += piece.count(b"\n")
+            piece = self._piece(data[at:end] if end - at < len(data) else data, line)
+            found.append(piece if not at else Shaped(piece.ids, piece.starts + at, piece.ends + at))
+            line += len(piece.ends)
             at = end
-        if not ids:
-            return Shaped(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-        return Shaped(np.concatenate(ids), np.concatenate(starts))
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            return Shaped(_NOTHING, _NOTHING, _NOTHING)
+        return Shaped(
+            np.concatenate([f.ids for f in found]),
+            np.concatenate([f.starts for f in found]),
+            np.concatenate([f.ends for f in found]),
+        )
 
     def _piece(self, raw: bytes, first_line: int) -> Shaped:
-        squeezed, kept = _squeeze(raw)
+        whole = raw if raw.endswith(b"\n") else raw + b"\n"
+        flat = np.frombuffer(whole.translate(_SQUEEZE), dtype=np.uint8)
+        stops = np.flatnonzero(flat == 10)
+        line_ends = stops if b"\r" not in whole else np.flatnonzero(np.frombuffer(whole, dtype=np.uint8) == 10)
+        starts = np.concatenate((_ZERO, stops[:-1] + 1))
+        squeezed = _squeezed(flat)
         ends = np.flatnonzero(squeezed == 10)
-        if not len(ends) or ends[-1] != len(squeezed) - 1:
-            ends = np.append(ends, len(squeezed))
-        starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1] + 1))
-        lengths = np.minimum(ends - starts, LONGEST)
-        full = lengths > 0
-        starts, lengths, ends = starts[full], lengths[full], ends[full]
-        if not len(starts):
-            return Shaped(starts, starts)
-        encoded = _binary(squeezed.tobytes(), starts, ends, lengths).dictionary_encode()
+        lengths = np.diff(ends, prepend=-1) - 1
+        if int(lengths.max()) > LONGEST:
+            squeezed, ends = _cut(squeezed, ends, lengths)
+        # Every segment keeps its line end, since offsets of neighbours must meet.
+        offsets = np.concatenate((_ZERO, ends + 1)).astype(np.int32)
+        lines = pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(squeezed)])
+        encoded = lines.dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
-        # Codes are given in order of appearance; the first place of each is where it is met first.
-        firsts = np.unique(codes, return_index=True)[1]
-        totals = np.bincount(codes)
-        fresh = _Origins(raw, kept, first_line)
-        table = np.fromiter(
-            (
-                self._add(key, count, at, fresh)
-                for key, count, at in zip(
-                    encoded.dictionary.to_pylist(), totals.tolist(), starts[firsts].tolist(), strict=True
-                )
-            ),
-            dtype=np.int64,
-            count=len(totals),
+        # Codes are given in order of appearance, so a code is met first where it is above all before it.
+        firsts = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+        table = self._table(
+            encoded.dictionary.to_pylist(),
+            np.bincount(codes).tolist(),
+            zip(starts[firsts].tolist(), stops[firsts].tolist(), strict=True),
+            _Origins(raw, line_ends, first_line),
         )
-        self._lines += len(codes)
         ids = table[codes]
-        ids[lengths == LONGEST] = NONE
-        return Shaped(ids, starts if kept is None else kept[starts])
+        ids[lengths >= LONGEST] = NONE
+        full = lengths > 0
+        if not full.all():
+            ids, starts = ids[full], starts[full]
+        self._lines += len(ids)
+        return Shaped(ids, starts, line_ends if raw is whole else line_ends[:-1])
 
-    def _add(self, key: bytes, count: int, at: int, origins: _Origins) -> int:
-        known = self._ids.get(key)
-        if known is not None:
-            self._shapes[known].count += count
-            return known
-        line, exemplar = origins.line(at)
-        if len(self._shapes) < MOST_SHAPES:
+    def _table(
+        self, keys: list[bytes], counts: list[int], places: Iterable[tuple[int, int]], origins: _Origins
+    ) -> Ints:
+        """Ids of the distinct segments of one piece, which are counted by the way. Their keys end with a line end."""
+        table = np.empty(len(keys), dtype=np.int64)
+        known = self._ids
+        for i, (key, count, place) in enumerate(zip(keys, counts, places, strict=True)):
+            shape = known.get(key[:-1])
+            if shape is None:
+                table[i] = self._new(key[:-1], count, *place, origins) if len(key) > 1 else NONE
+            else:
+                self._shapes[shape].count += count
+                table[i] = shape
+        return table
+
+    def _new(self, key: bytes, count: int, start: int, stop: int, origins: _Origins) -> int:
+        line, exemplar = origins.line(start, stop)
+        if len(self._shapes) < MOST_SHAPES and self._bytes < MOST_BYTES:
+            self._bytes += len(key) + len(exemplar)
             self._ids[key] = len(self._shapes)
+            self._keys.append(key)
             self._shapes.append(Shape(count=count, first_line=line, exemplar=exemplar, path=self._path))
             return len(self._shapes) - 1
         if self._other is None:
@@ -155,15 +188,14 @@ class ShapeCounter:
 
     def fresh(self, since: int) -> list[bytes]:
         """Keys of the shapes with ids from `since` on, in the order of their ids."""
-        keys = list(self._ids)
-        return keys[since:]
+        return self._keys[since:]
 
     def __len__(self) -> int:
         return len(self._shapes)
 
     def counts(self) -> ShapeCounts:
         """What was counted so far."""
-        shapes = dict(zip(self._ids, self._shapes, strict=True))
+        shapes = dict(zip(self._keys, self._shapes, strict=True))
         if self._other is not None:
             shapes[OTHER] = self._other
         return ShapeCounts(shapes=shapes, lines=self._lines)
@@ -174,44 +206,32 @@ def shape_of(line: bytes) -> bytes:
     return _ZEROS.sub(b"0", line.translate(_SQUEEZE))[:LONGEST]
 
 
-def _squeeze(raw: bytes) -> tuple[Bytes, Ints | None]:
-    """Digits to 0 and runs of 0 to one; positions of the kept bytes, None where all were kept."""
-    flat = np.frombuffer(raw.translate(_SQUEEZE), dtype=np.uint8)
+def _squeezed(flat: Bytes) -> Bytes:
+    """Runs of 0 to one."""
     zero = flat == 48
-    run = zero[1:] & zero[:-1]
-    if not run.any():
-        return flat, None
-    kept = np.flatnonzero(np.concatenate((np.ones(1, dtype=bool), ~run)))
-    return flat[kept], kept
+    kept = np.empty(len(flat), dtype=bool)
+    kept[0] = True
+    np.logical_and(zero[1:], zero[:-1], out=kept[1:])
+    np.logical_not(kept[1:], out=kept[1:])
+    return flat[kept]
+
+
+def _cut(squeezed: Bytes, ends: Ints, lengths: Ints) -> tuple[Bytes, Ints]:
+    """Segments cut at `LONGEST`, and where they end then."""
+    kept = np.ones(len(squeezed), dtype=bool)
+    for i in np.flatnonzero(lengths > LONGEST).tolist():
+        end = int(ends[i])
+        kept[end - int(lengths[i]) + LONGEST : end] = False
+    return squeezed[kept], ends - np.cumsum(np.maximum(lengths - LONGEST, 0))
 
 
 class _Origins:
-    """From a place in the squeezed bytes back to the raw line: its number and its text."""
+    """From a place in a piece back to the raw line: its number and its text."""
 
-    def __init__(self, raw: bytes, kept: Ints | None, first_line: int) -> None:
-        self._raw, self._kept, self._first_line = raw, kept, first_line
-        self._ends: Ints | None = None
+    def __init__(self, raw: bytes, ends: Ints, first_line: int) -> None:
+        self._raw, self._ends, self._first_line = raw, ends, first_line
 
-    def line(self, at: int) -> tuple[int, bytes]:
-        """1-based line number and the raw bytes of the segment that starts at `at`."""
-        if self._ends is None:
-            self._ends = np.flatnonzero(np.frombuffer(self._raw, dtype=np.uint8) == 10)
-        start = int(self._kept[at]) if self._kept is not None else at
-        end = self._raw.find(b"\n", start)
-        stop = len(self._raw) if end < 0 else end
-        bar = self._raw.find(b"\r", start, stop)
-        stop = bar if bar > start else stop
+    def line(self, start: int, stop: int) -> tuple[int, bytes]:
+        """1-based line number and the raw bytes, bounded, of the segment between two positions."""
         line = self._first_line + int(np.searchsorted(self._ends, start))
         return line, self._raw[start : min(stop, start + LONGEST)]
-
-
-def _binary(buffer: bytes, starts: Ints, ends: Ints, lengths: Ints) -> pa.Array:
-    """Segments as an Arrow array: a view of the buffer where nothing is cut and no blank line lies between."""
-    adjacent = len(starts) == 1 or bool((starts[1:] == ends[:-1] + 1).all())
-    if adjacent and bool((lengths == ends - starts).all()) and int(ends[-1]) < len(buffer):
-        # Offsets of neighbours must meet, so each segment keeps its line end until it is sliced off.
-        offsets = np.append(starts, int(ends[-1]) + 1).astype(np.int32)
-        lines = pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(buffer)])
-        return pc.binary_replace_slice(lines, start=-1, stop=2**31 - 1, replacement=b"")
-    pieces = [buffer[s : s + n] for s, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
-    return pa.array(pieces, type=pa.binary())

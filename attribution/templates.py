@@ -11,7 +11,7 @@ how the work was cut. Ids are given at birth from a stored table; the tree is re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from attribution.shapes import Shape, ShapeCounts
 
@@ -52,10 +52,12 @@ def masked(keys: Sequence[bytes]) -> list[str]:
     """Shapes with what varies replaced by words, in the order given."""
     import polars as pl
 
-    column = pl.Series([k.decode("utf-8", "replace") for k in keys], dtype=pl.String)
+    column = pl.Series("key", [k.decode("utf-8", "replace") for k in keys], dtype=pl.String)
+    masks = pl.col("key")
     for pattern, word in MASKS:
-        column = column.str.replace_all(pattern, word)
-    return column.str.strip_chars().to_list()
+        masks = masks.str.replace_all(pattern, word)
+    out: list[str] = column.to_frame().select(masks.str.strip_chars()).to_series().to_list()
+    return out
 
 
 def mask(counts: ShapeCounts) -> dict[str, Masked]:
@@ -70,7 +72,7 @@ def mask(counts: ShapeCounts) -> dict[str, Masked]:
         elif (shape.path, shape.first_line) < (old.path, old.first_line):
             out[text] = Masked(old.count + shape.count, shape.path, shape.first_line, _text(shape))
         else:
-            out[text] = replace(old, count=old.count + shape.count)
+            out[text] = Masked(old.count + shape.count, old.path, old.first_line, old.exemplar)
     return dict(sorted(out.items()))
 
 

@@ -87,11 +87,15 @@ class Sampler:
             self._pending[key] = left
         return out
 
+    def is_step(self, key: tuple[int, ...]) -> bool:
+        """True for lines that may tell of progress."""
+        return not self._steps.isdisjoint(key)
+
     def remember(
         self, buffer: bytes | bytearray, first_line: int, thinned: Sequence[tuple[int, int, tuple[int, ...]]]
     ) -> None:
         """Keep the last progress lines among those thinned out of a block, and count the block's bytes."""
-        steps = (x for x in reversed(thinned) if not self._steps.isdisjoint(x[2]))
+        steps = (x for x in reversed(thinned) if self.is_step(x[2]))
         line, at = first_line, 0
         for start, end, key in reversed(list(islice(steps, RECENT))):
             line += buffer.count(b"\n", at, start)

@@ -14,10 +14,10 @@ import numpy as np
 
 from attribution.match.engines import make
 from attribution.match.matcher import Candidate, Matcher, _FirstPass, _only_silences
-from attribution.match.sampling import Sampler
+from attribution.match.sampling import RECENT, RECENT_BYTES, Sampler, Skipped
 from attribution.model import Source
 from attribution.resources import read_cache, write_cache
-from attribution.shapes import NONE, ShapeCounter, Shaped
+from attribution.shapes import NONE, Ints, ShapeCounter, Shaped
 from attribution.signatures.relax import Relaxed, relax
 from attribution.signatures.rules import Pattern, RuleSet, Signature
 from attribution.signatures.squeeze import squeezed
@@ -135,64 +135,93 @@ class ShapeMatcher:
 
 
 class FileShapes:
-    """The shapes of one file and what may match them."""
+    """The shapes of one file and what may match them.
+
+    A *kind* is a set of signatures that may match; kinds are numbered, 0 is none. Lines are judged by the numbers of
+    their segments' kinds, and only those that stay after thinning become objects.
+    """
 
     def __init__(self, shapes: ShapeMatcher, path: str, source: Source) -> None:
         self._shapes, self._source = shapes, source
         self.counter = ShapeCounter(path)
-        self._kinds: list[Kind] = []
-        self._hit = np.zeros(1024, dtype=bool)
+        self._kinds: list[Kind] = [()]
+        self._numbers: dict[Kind, int] = {(): 0}
+        self._is_step = np.zeros(1, dtype=bool)
+        self._known = 0
+        self._kind_of = np.zeros(1024, dtype=np.int32)
 
     def candidates(self, block: Block, sampler: Sampler) -> list[FoundLine]:
         """Lines of the block that may match, in order, thinned as `Matcher.scan_block` thins."""
         shaped = self.counter.feed(block)
-        self._learn()
-        spans = self._spans(block, shaped)
-        by_kind: dict[Kind, list[int]] = {}
-        for i, span in enumerate(spans):
-            by_kind.setdefault(span[2], []).append(i)
-        kept: dict[int, int] = {}
-        for kind, places in by_kind.items():
-            kept.update((places[i], weight) for i, weight in sampler.weights(kind, len(places)))
-        sampler.remember(block.buffer, block.first_line, [s[:3] for i, s in enumerate(spans) if i not in kept])
-        return [FoundLine(Candidate(*spans[i][:3], kept[i]), block.first_line + spans[i][3]) for i in sorted(kept)]
+        self._learn(sampler)
+        lines, kinds = self._lines(block, shaped, sampler)
+        weights = np.zeros(len(lines), dtype=np.int64)
+        for number in np.flatnonzero(np.bincount(kinds)).tolist() if len(kinds) else ():
+            places = np.flatnonzero(kinds == number)
+            for i, weight in sampler.weights(self._kinds[number], len(places)):
+                weights[places[i]] = weight
+        for i in np.flatnonzero((weights == 0) & self._is_step[kinds])[-RECENT:]:
+            start, end, kind = self._span(block, shaped, lines[i], kinds[i])
+            raw = bytes(block.data[start : min(end, start + RECENT_BYTES)])
+            sampler.recent.append(Skipped(block.first_line + int(lines[i]), block.offset + start, raw, kind))
+        return [
+            FoundLine(
+                Candidate(*self._span(block, shaped, lines[i], kinds[i]), int(weights[i])),
+                block.first_line + int(lines[i]),
+            )
+            for i in np.flatnonzero(weights)
+        ]
 
-    def _learn(self) -> None:
-        known = len(self._kinds)
-        if known == len(self.counter):
+    def _learn(self, sampler: Sampler) -> None:
+        fresh = self.counter.fresh(self._known)
+        if not fresh:
             return
-        fresh = self._shapes.kinds(self.counter.fresh(known), self._source)
-        self._kinds.extend(fresh)
-        if len(self._kinds) > len(self._hit):
-            self._hit = np.concatenate((self._hit, np.zeros(len(self._kinds), dtype=bool)))
-        self._hit[known : known + len(fresh)] = [bool(k) for k in fresh]
+        numbers = [self._number(k, sampler) for k in self._shapes.kinds(fresh, self._source)]
+        if self._known + len(fresh) > len(self._kind_of):
+            self._kind_of = np.concatenate((self._kind_of, np.zeros(self._known + len(fresh), dtype=np.int32)))
+        self._kind_of[self._known : self._known + len(fresh)] = numbers
+        self._known += len(fresh)
 
-    def _spans(self, block: Block, shaped: Shaped) -> list[tuple[int, int, Kind, int]]:
-        """Lines (the last field counts from the block's first) with what may match them: by shape, or by their bytes where a segment has no shape."""
-        if not len(shaped.ids):
-            return []
+    def _number(self, kind: Kind, sampler: Sampler) -> int:
+        number = self._numbers.get(kind)
+        if number is None:
+            number = self._numbers[kind] = len(self._kinds)
+            self._kinds.append(kind)
+            self._is_step = np.append(self._is_step, sampler.is_step(kind))
+        return number
+
+    def _lines(self, block: Block, shaped: Shaped, sampler: Sampler) -> tuple[Ints, Ints]:
+        """Lines that may match, counted from the block's first, and the numbers of their kinds."""
         bare = shaped.ids == NONE
-        wanted = self._hit[np.where(bare, 0, shaped.ids)] & ~bare
-        chosen = np.flatnonzero(wanted | bare)
+        kinds = self._kind_of[np.where(bare, 0, shaped.ids)].astype(np.int64)
+        kinds[bare] = 0
+        chosen = np.flatnonzero((kinds > 0) | bare)
         if not len(chosen):
-            return []
-        buffer = block.buffer
-        ends = np.flatnonzero(np.frombuffer(block.data, dtype=np.uint8) == 10)
-        lines = np.searchsorted(ends, shaped.starts[chosen])
-        out: list[tuple[int, int, Kind, int]] = []
-        size = len(block.data)
-        before = -1
-        for line, shape in zip(lines.tolist(), shaped.ids[chosen].tolist(), strict=True):
-            if line != before:
-                start = int(ends[line - 1]) + 1 if line else 0
-                end = int(ends[line]) if line < len(ends) else size
-                out.append((start, end, (), line))
-                before = line
-            start, end, kind, _ = out[-1]
-            more = self._kinds[shape] if shape != NONE else self._bytes(bytes(buffer[start:end]))
-            if more and more != kind:
-                out[-1] = (start, end, tuple(sorted({*kind, *more})) if kind else more, line)
-        return [s for s in out if s[2]]
+            return chosen, chosen
+        kinds, bare = kinds[chosen], bare[chosen]
+        lines = np.searchsorted(shaped.ends, shaped.starts[chosen])
+        # Segments of one line speak together.
+        first = np.flatnonzero(np.diff(lines, prepend=-1))
+        if len(first) < len(lines) or bare.any():
+            mixed = np.minimum.reduceat(kinds, first) != np.maximum.reduceat(kinds, first)
+            mixed |= np.logical_or.reduceat(bare, first)
+            ends = np.append(first[1:], len(lines))
+            together = kinds[first]
+            for g in np.flatnonzero(mixed).tolist():
+                found = {s for n in set(kinds[first[g] : ends[g]].tolist()) for s in self._kinds[n]}
+                if bare[first[g] : ends[g]].any():
+                    start, end, _ = self._span(block, shaped, lines[first[g]], 0)
+                    found.update(self._bytes(bytes(block.data[start:end])))
+                together[g] = self._number(tuple(sorted(found)), sampler)
+            full = np.flatnonzero(together)
+            return lines[first][full], together[full]
+        return lines, kinds
+
+    def _span(self, block: Block, shaped: Shaped, line: int, kind: int) -> tuple[int, int, Kind]:
+        """Where a line of the block begins and ends, and its kind."""
+        start = int(shaped.ends[line - 1]) + 1 if line else 0
+        end = int(shaped.ends[line]) if line < len(shaped.ends) else len(block.data)
+        return start, end, self._kinds[kind]
 
     def _bytes(self, raw: bytes) -> Kind:
         """What may match a line that has no shape."""

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
+import numpy as np
+
 from attribution.sources.streams import (
     HEAD_BYTES,
     DamagedError,
@@ -108,7 +110,7 @@ def blocks_of(
             if filled < LONGEST_LINE:
                 continue
             end = filled
-        newlines = buffer.count(b"\n", 0, end)
+        newlines = int(np.count_nonzero(np.frombuffer(view[:end], dtype=np.uint8) == 10))
         yield Block(data=view[:end], offset=offset, first_line=line, newlines=newlines, buffer=buffer)
         offset += end
         line += newlines
