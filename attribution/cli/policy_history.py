@@ -135,7 +135,7 @@ def expect(
     sure: Annotated[float, typer.Option("--sure", min=0, max=1, help="Share of diagnoses that are sure.")] = 0.9,
     person: Annotated[float, typer.Option("--person", min=0, help="Hours that a held job waits.")] = 2.0,
     runs: Annotated[int, typer.Option("--runs", min=2, max=1000, help="Simulated jobs.")] = 20,
-    seed: Annotated[int, typer.Option("--seed")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Equal seeds give equal results.")] = 1,
     format_: Format = "rich",
 ) -> None:
     """Expected training time ratio of a policy before any history exists, from published failure rates and mixes."""
