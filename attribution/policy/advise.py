@@ -82,6 +82,7 @@ def advise(
     _laws(draft, diagnosis)
     _exclusions(draft, diagnosis, attempt, policy.limits, fleet, now_s)
     _history_rails(draft, diagnosis, policy.limits, history)
+    _offenders(draft, attempt, fleet)
     known = taxonomy.get(diagnosis.failure_class or "")
     return Advice(
         id=_id(diagnosis, attempt, policy, generation),
@@ -189,6 +190,13 @@ def _history_rails(draft: _Draft, d: Diagnosis, limits: Limits, history: History
         draft.because.append(
             f"{quick} attempts before lived under {limits.crash_loop_within_s} s: wait {draft.delay_s} s"
         )
+
+
+def _offenders(draft: _Draft, attempt: Attempt, fleet: Fleet) -> None:
+    """Repeat offenders are named to the reader and excluded by nobody: that takes evidence in this attempt."""
+    here = [n for n in attempt.nodes if n in fleet.lemons]
+    if here and draft.action is not Action.NONE:
+        draft.because.append(f"repeat offender over all jobs, worth a look: {', '.join(here[:4])}")
 
 
 def _drain(draft: _Draft, d: Diagnosis, limits: Limits) -> tuple[Exclusion, ...]:
