@@ -28,6 +28,11 @@ MOST_SHAPES = 200_000
 MOST_BYTES = 32 << 20
 #: Distinct shapes that are kept of an attempt's files together.
 MOST_MERGED = 500_000
+#: Where a piece has few distinct segments even with their runs of 0, those alone are squeezed, and remembered; else the
+#: whole piece is, and the next ones too.
+FEW = 256
+MOST_WIDE = 20_000
+SQUEEZED_AT_ONCE = 16
 OTHER = b"<other>"
 #: Id of a segment that has no shape of its own: too many shapes, or cut.
 NONE = -1
@@ -99,6 +104,8 @@ class ShapeCounter:
         self._shapes: list[Shape] = []
         self._keys: list[bytes] = []
         self._ids: dict[bytes, int] = {}
+        self._wide: dict[bytes, int] = {}
+        self._squeeze_pieces = 0
         self._bytes = 0
         self._other: Shape | None = None
         self._lines = 0
@@ -128,23 +135,27 @@ class ShapeCounter:
 
     def _piece(self, raw: bytes, first_line: int) -> Shaped:
         whole = raw if raw.endswith(b"\n") else raw + b"\n"
-        flat = np.frombuffer(whole.translate(_SQUEEZE), dtype=np.uint8)
+        digits = whole.translate(_SQUEEZE)
+        flat = np.frombuffer(digits, dtype=np.uint8)
         stops = np.flatnonzero(flat == 10)
         line_ends = stops if b"\r" not in whole else np.flatnonzero(np.frombuffer(whole, dtype=np.uint8) == 10)
         starts = np.concatenate((_ZERO, stops[:-1] + 1))
-        squeezed = _squeezed(flat)
-        ends = np.flatnonzero(squeezed == 10)
-        lengths = np.diff(ends, prepend=-1) - 1
-        if int(lengths.max()) > LONGEST:
-            squeezed, ends = _cut(squeezed, ends, lengths)
-        # Every segment keeps its line end, since offsets of neighbours must meet.
-        offsets = np.concatenate((_ZERO, ends + 1)).astype(np.int32)
-        lines = pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(squeezed)])
-        encoded = lines.dictionary_encode()
+        lengths = stops - starts
+        known, encoded = self._wide, None
+        if self._squeeze_pieces:
+            self._squeeze_pieces -= 1
+        elif int(lengths.max()) < LONGEST:
+            encoded = _encoded(digits, stops)
+            if len(encoded.dictionary) > max(FEW, len(stops) // 4):
+                encoded, self._squeeze_pieces = None, SQUEEZED_AT_ONCE
+        if encoded is None:
+            known = self._ids
+            encoded, lengths = _squeezed(flat)
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         # Codes are given in order of appearance, so a code is met first where it is above all before it.
         firsts = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
         table = self._table(
+            known,
             encoded.dictionary.to_pylist(),
             np.bincount(codes).tolist(),
             zip(starts[firsts].tolist(), stops[firsts].tolist(), strict=True),
@@ -159,19 +170,34 @@ class ShapeCounter:
         return Shaped(ids, starts, line_ends if raw is whole else line_ends[:-1])
 
     def _table(
-        self, keys: list[bytes], counts: list[int], places: Iterable[tuple[int, int]], origins: _Origins
+        self,
+        known: dict[bytes, int],
+        keys: list[bytes],
+        counts: list[int],
+        places: Iterable[tuple[int, int]],
+        origins: _Origins,
     ) -> Ints:
         """Ids of the distinct segments of one piece, which are counted by the way. Their keys end with a line end."""
         table = np.empty(len(keys), dtype=np.int64)
-        known = self._ids
         for i, (key, count, place) in enumerate(zip(keys, counts, places, strict=True)):
-            shape = known.get(key[:-1])
+            shape = known.get(key)
+            if shape is None and known is self._wide:
+                shape = self._narrow(key)
             if shape is None:
-                table[i] = self._new(key[:-1], count, *place, origins) if len(key) > 1 else NONE
+                table[i] = self._new(_ZEROS.sub(b"0", key), count, *place, origins) if len(key) > 1 else NONE
             else:
                 self._shapes[shape].count += count
                 table[i] = shape
         return table
+
+    def _narrow(self, key: bytes) -> int | None:
+        """Id of the shape of a segment whose runs of 0 are still there, remembered."""
+        shape = self._ids.get(_ZEROS.sub(b"0", key))
+        if shape is not None:
+            if len(self._wide) >= MOST_WIDE:
+                self._wide.clear()
+            self._wide[key] = shape
+        return shape
 
     def _new(self, key: bytes, count: int, start: int, stop: int, origins: _Origins) -> int:
         line, exemplar = origins.line(start, stop)
@@ -188,14 +214,14 @@ class ShapeCounter:
 
     def fresh(self, since: int) -> list[bytes]:
         """Keys of the shapes with ids from `since` on, in the order of their ids."""
-        return self._keys[since:]
+        return [k[:-1] for k in self._keys[since:]]
 
     def __len__(self) -> int:
         return len(self._shapes)
 
     def counts(self) -> ShapeCounts:
         """What was counted so far."""
-        shapes = dict(zip(self._keys, self._shapes, strict=True))
+        shapes = dict(zip((k[:-1] for k in self._keys), self._shapes, strict=True))
         if self._other is not None:
             shapes[OTHER] = self._other
         return ShapeCounts(shapes=shapes, lines=self._lines)
@@ -206,14 +232,26 @@ def shape_of(line: bytes) -> bytes:
     return _ZEROS.sub(b"0", line.translate(_SQUEEZE))[:LONGEST]
 
 
-def _squeezed(flat: Bytes) -> Bytes:
-    """Runs of 0 to one."""
+def _encoded(data: bytes | Bytes, ends: Ints) -> pa.DictionaryArray:
+    """Segments as codes of the distinct ones. Each keeps its line end, since offsets of neighbours must meet."""
+    offsets = np.concatenate((_ZERO, ends + 1)).astype(np.int32)
+    lines = pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return lines.dictionary_encode()
+
+
+def _squeezed(flat: Bytes) -> tuple[pa.DictionaryArray, Ints]:
+    """Segments with runs of 0 cut to one, as codes, and their lengths before they were cut at `LONGEST`."""
     zero = flat == 48
     kept = np.empty(len(flat), dtype=bool)
     kept[0] = True
     np.logical_and(zero[1:], zero[:-1], out=kept[1:])
     np.logical_not(kept[1:], out=kept[1:])
-    return flat[kept]
+    squeezed = flat[kept]
+    ends = np.flatnonzero(squeezed == 10)
+    lengths = np.diff(ends, prepend=-1) - 1
+    if int(lengths.max()) > LONGEST:
+        squeezed, ends = _cut(squeezed, ends, lengths)
+    return _encoded(squeezed, ends), lengths
 
 
 def _cut(squeezed: Bytes, ends: Ints, lengths: Ints) -> tuple[Bytes, Ints]:

@@ -15,8 +15,10 @@ from attribution.sources.blocks import block_of
 from attribution.templates import Masked, Miner, Template, mask
 
 
-def count(data: bytes, cuts: list[int] | None = None) -> ShapeCounts:
+def count(data: bytes, cuts: list[int] | None = None, *, whole: bool = False) -> ShapeCounts:
+    """Shapes of `data` in blocks; `whole` squeezes all bytes, as is done where few lines are alike."""
     counter = ShapeCounter("job.log")
+    counter._squeeze_pieces = 1 << 30 if whole else 0
     at, line = 0, 1
     for cut in [*(cuts or []), len(data)]:
         end = data.rfind(b"\n", 0, cut) + 1 if cut < len(data) else len(data)
@@ -42,9 +44,18 @@ def plainly(data: bytes) -> Counter[bytes]:
     st.lists(st.integers(0, 400), max_size=4),
 )
 def test_any_cut_counts_what_the_slow_way_counts(data: bytes, cuts: list[int]) -> None:
-    counts = count(data, sorted(cuts))
-    assert {k: s.count for k, s in counts.shapes.items()} == plainly(data)
-    assert counts.lines == sum(plainly(data).values())
+    for whole in (False, True):
+        counts = count(data, sorted(cuts), whole=whole)
+        assert {k: s.count for k, s in counts.shapes.items()} == plainly(data)
+        assert counts.lines == sum(plainly(data).values())
+
+
+def test_lines_unlike_in_their_widths_are_squeezed_whole_with_the_same_result() -> None:
+    data = b"".join(
+        b"%d of %d took %d ms at %d\n" % (10**a, 10**b, 10**c, 7) for a in range(9) for b in range(9) for c in range(9)
+    )
+    assert count(data) == count(data, whole=True)
+    assert [s.count for s in count(data * 3).shapes.values()] == [3 * 729]
 
 
 def test_exemplars_are_the_first_line_of_their_shape(samples: Path) -> None:
