@@ -45,6 +45,15 @@ def _sizes(given: list[str] | None) -> dict[str, int]:
     return out
 
 
+def _read(path: Path) -> bytes:
+    from attribution.model import SourceError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SourceError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
 def simulate(
     policy: Annotated[Path, typer.Option("--policy", help="The new policy.")],
     against: Annotated[
@@ -56,18 +65,25 @@ def simulate(
         list[str] | None,
         typer.Option("--nodes", help="Size of a partition for caps in percent, as main=512; may be given again."),
     ] = None,
+    sacct: Annotated[
+        list[Path] | None,
+        typer.Option("--sacct", help="Accounting export that tells what became of attempts without a stored log."),
+    ] = None,
     rules: Overlays = None,
     format_: Format = "rich",
 ) -> None:
     """Replay a policy over the stored history: what it would have advised, and what really happened next."""
     import time
 
+    from attribution.policy.accounted import with_accounting
     from attribution.policy.past import records
     from attribution.policy.replay import replay
+    from attribution.sources.accounting import parse_accounting
 
     known(format_, "rich", "json")
+    told = [r for path in sacct or () for r in parse_accounting(_read(path), name=str(path))]
     got = replay(
-        records(store_frame(store)),
+        with_accounting(records(store_frame(store)), told),
         load(policy),
         taxonomy=taxonomy(rules),
         old=load(against),

@@ -251,13 +251,18 @@ def _exclusion(node: str, case: _Case) -> bool | None:
     return True if on_it and case.after.became is Became.SAME_ROOT else None
 
 
+def _undiagnosed(r: Record) -> bool:
+    """True for an attempt that only accounting knows: it tells of its predecessor, and there is nothing to judge it by."""
+    return r.diagnosis.failure_class is None and r.diagnosis.decided_by == "accounting"
+
+
 def _cases(found: Iterable[Record], since_s: float | None) -> list[_Case]:
     out = []
     for chain in chains(found):
         before = histories_of(chain)
         for now, after in zip(chain, (*chain[1:], None), strict=True):
             end = now.attempt.end_time_s
-            if not now.failed or (since_s is not None and (end is None or end < since_s)):
+            if not now.failed or _undiagnosed(now) or (since_s is not None and (end is None or end < since_s)):
                 continue
             out.append(
                 _Case(
