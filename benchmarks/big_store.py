@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,6 +144,7 @@ def rows(folder: Path) -> list[Row]:
     from attribution.store.compact import compact
     from benchmarks.__main__ import Row
 
+    shutil.rmtree(folder / "big-store", ignore_errors=True)
     store = make(folder / "big-store")
     what = f"{len(QUESTIONS)} usual questions to {ATTEMPTS:,} attempts, {ATTEMPTS * MATCHES_EACH:,} matches"
     question, seconds = _slowest(store)
