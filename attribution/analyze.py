@@ -93,18 +93,18 @@ class Analyzer:
         results = []
         evidences = assemble(job, scans, accounting=self._accounting, kernel=self._kernel, cluster=self.options.cluster)
         for i, evidence in enumerate(evidences):
-            last = i == len(evidences) - 1
-            results.append(self.attempt(evidence, self._masked(scans) if last else None))
+            results.append(self.attempt(evidence, self._masked(scans, len(evidences) - i)))
         return tuple(results)
 
-    def _masked(self, scans: Sequence[FileScan]) -> Mapping[str, Masked] | None:
-        """Masked lines of a job's files. Files that hold several attempts count for the last one."""
+    def _masked(self, scans: Sequence[FileScan], back: int) -> Mapping[str, Masked] | None:
+        """Masked lines of one attempt, counted from the job's last one (1), as `assemble` pairs the files' segments."""
         if not self.options.mine:
             return None
         from attribution.shapes import ShapeCounts
         from attribution.templates import mask
 
-        return mask(ShapeCounts.merged(s.shapes for scan in scans for s in scan.segments if s.shapes is not None))
+        segments = [scan.segments[-back] for scan in scans if len(scan.segments) >= back]
+        return mask(ShapeCounts.merged(s.shapes for s in segments if s.shapes is not None))
 
     def attempt(self, evidence: Evidence, masked: Mapping[str, Masked] | None = None) -> Result:
         """Diagnosis and Advice of one attempt's evidence: pure, so that a bundle can be replayed elsewhere."""

@@ -24,6 +24,8 @@ from attribution.sources.prefix import LineParser
 KEEP_PER_KEY = 24
 #: Matches kept of one file segment, whatever their kinds.
 KEEP_PER_SEGMENT = 20_000
+#: Attempts in one file whose lines are counted apart; those of later ones count for the last attempt.
+MOST_CUTS = 256
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 48 * 1024
 TAIL_LINES = 60
@@ -257,9 +259,12 @@ class FileState:
         return other_job or (ended and (self.current.n_points > 0 or opened is not None))
 
     def _cut(self, match: Match) -> None:
-        self.done.append(self._closed(match.place.line, match.place.offset))
         where = match.place
         start = where.offset - self.block.offset
+        closed = self._closed(where.line, where.offset)
+        if self.scanner.mine and len(self.done) < MOST_CUTS:
+            closed.shapes = self.shapes.cut(self.block, start)
+        self.done.append(closed)
         self.current = Segment(file=self.file, first_line=where.line, first_offset=where.offset, opened_by=match)
         self.head = bytes(self.block.data[start : start + HEAD_BYTES])
         self.folder = _Folder()

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from attribution.sources.blocks import Block
+from attribution.sources.blocks import Block, block_of
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -186,7 +186,10 @@ class ShapeCounter:
             if shape is None:
                 table[i] = self._new(_ZEROS.sub(b"0", key), count, *place, origins) if len(key) > 1 else NONE
             else:
-                self._shapes[shape].count += count
+                old = self._shapes[shape]
+                if not old.count:  # met first since the last cut
+                    old.first_line, old.exemplar = origins.line(*place)
+                old.count += count
                 table[i] = shape
         return table
 
@@ -220,11 +223,38 @@ class ShapeCounter:
         return len(self._shapes)
 
     def counts(self) -> ShapeCounts:
-        """What was counted so far."""
-        shapes = dict(zip((k[:-1] for k in self._keys), self._shapes, strict=True))
-        if self._other is not None:
+        """What was counted so far, since the last cut if there was one."""
+        shapes = {k[:-1]: shape for k, shape in zip(self._keys, self._shapes, strict=True) if shape.count}
+        if self._other is not None and self._other.count:
             shapes[OTHER] = self._other
         return ShapeCounts(shapes=shapes, lines=self._lines)
+
+    def cut(self, block: Block, at: int) -> ShapeCounts:
+        """What was counted before a line of the block that was fed last; counting begins anew with that line.
+
+        Args:
+            block: the block that was fed last.
+            at: where the line begins in it.
+        """
+        rest = ShapeCounter(self._path)
+        rest.feed(block_of(bytes(block.data[at:]), block.offset + at, block.first_line + block.count_lines(0, at)))
+        behind = rest.counts()
+        left = {k: shape.count for k, shape in behind.shapes.items() if k + b"\n" in self._ids}
+        left[OTHER] = behind.lines - sum(left.values())
+        before = ShapeCounts(lines=self._lines - rest._lines)
+        for key, shape in self.counts().shapes.items():
+            count = shape.count - left.get(key, 0)
+            if count:
+                before.shapes[key] = replace(shape, count=count)
+            shape.count = 0
+        for key, shape in behind.shapes.items():
+            number = self._ids.get(key + b"\n")
+            if number is not None:
+                self._shapes[number] = shape
+        if self._other is not None:
+            self._other = replace(self._other, count=left[OTHER])
+        self._lines = rest._lines
+        return before
 
 
 def shape_of(line: bytes) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from attribution import resources, shapes
+from attribution.analyze import analyze
 from attribution.match import Matcher
 from attribution.match.shapes import FileShapes, FoundLine, ShapeMatcher
 from attribution.model import Source
@@ -112,3 +113,43 @@ def test_a_sum_of_many_files_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         many.append(counter.counts())
     total = ShapeCounts.merged(many)
     assert (len(total.shapes), total.shapes[OTHER].count, total.lines) == (11, 20, 30)
+
+
+@pytest.mark.parametrize("cuts", [(0,), (3,), (2, 5), (6, 7, 8)])
+@pytest.mark.parametrize("before", [b"", b"alpha 1\nbeta 2\nomega\n"])
+def test_a_cut_parts_what_was_counted(cuts: tuple[int, ...], before: bytes) -> None:
+    lines = [b"alpha 1", b"beta 2", b"", b"gamma\rbeta 17", b"x" * 2500, b"alpha 3", b"beta 4", b"delta", b"x" * 2500]
+    data = b"".join(line + b"\n" for line in lines)
+    counter = ShapeCounter("a")
+    if before:
+        counter.feed(block_of(before, 0, 1))
+    first = 1 + before.count(b"\n")
+    block = block_of(data, len(before), first)
+    counter.feed(block)
+    parts = [counter.cut(block, sum(len(line) + 1 for line in lines[:cut])) for cut in cuts] + [counter.counts()]
+    for number, (part, low, high) in enumerate(zip(parts, (0, *cuts), (*cuts, len(lines)), strict=True)):
+        alone = ShapeCounter("a")
+        if before and not number:
+            alone.feed(block_of(before, 0, 1))
+        alone.feed(block_of(b"".join(line + b"\n" for line in lines[low:high]), 0, first + low))
+        assert part == alone.counts()
+    counter.feed(block_of(b"omega\nbeta 9\n", 0, 100))
+    assert counter.counts().shapes[b"omega"].first_line == 100
+
+
+def test_lines_of_two_attempts_in_one_file_count_for_their_own(tmp_path: Path) -> None:
+    attempt = [
+        "SLURM_JOB_ID=4127311",
+        "loading the data",
+        " iteration        1/     500 | consumed samples:           16 | lm loss: 6.418855E+00 |",
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3, in <module>',
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+    ]
+    path = tmp_path / "slurm-4127311.out"
+    path.write_text("\n".join([*attempt, "only the first says this", *attempt, "only the second says that"]) + "\n")
+    first, second = analyze([str(path)])
+    assert first.masked is not None and second.masked is not None
+    assert sum(m.count for m in first.masked.values()) == sum(m.count for m in second.masked.values()) == 7
+    assert "only the first says this" in first.masked and "only the first says this" not in second.masked
+    assert second.masked["loading the data"].first_line == 9

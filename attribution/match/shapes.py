@@ -17,7 +17,7 @@ from attribution.match.matcher import Candidate, Matcher, _FirstPass, _only_sile
 from attribution.match.sampling import RECENT, RECENT_BYTES, Sampler, Skipped
 from attribution.model import Source
 from attribution.resources import read_cache, write_cache
-from attribution.shapes import NONE, Ints, ShapeCounter, Shaped
+from attribution.shapes import NONE, Ints, ShapeCounter, ShapeCounts, Shaped
 from attribution.signatures.relax import Relaxed, relax
 from attribution.signatures.rules import Pattern, RuleSet, Signature
 from attribution.signatures.squeeze import squeezed
@@ -171,6 +171,10 @@ class FileShapes:
             )
             for i in np.flatnonzero(weights)
         ]
+
+    def cut(self, block: Block, at: int) -> ShapeCounts:
+        """Counts of what came before the line at `at` of the block looked at last; later ones begin anew."""
+        return self.counter.cut(block, at)
 
     def _learn(self, sampler: Sampler) -> None:
         fresh = self.counter.fresh(self._known)
