@@ -10,6 +10,7 @@ how the work was cut. Ids are given at birth from a stored table; the tree is re
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,11 @@ from attribution.shapes import Shape, ShapeCounts
 
 #: Templates that one mining keeps; beyond, drain3 lets the least used go.
 MOST_TEMPLATES = 20_000
+#: Drain compares a line with all templates of its length and first word. Beyond so many of them, lines that are like none
+#: are `UNLIKE`, one template for all (a log may hold a megabyte of base64), and after so many such lines nobody looks.
+MOST_ALIKE = 512
+MOST_LOOKS = 2_000
+UNLIKE = "<*>"
 #: Masked lines whose template a miner remembers from one unit of work to the next.
 MOST_REMEMBERED = 1_000_000
 
@@ -124,9 +130,14 @@ class Miner:
         self.templates: dict[int, Template] = {}
         self.changed: set[int] = set()
         self._memory: dict[str, int] = {}
+        self._looks: Counter[int] = Counter()
+        self._unlike: int | None = None
         for t in sorted(known, key=lambda t: t.id):
-            cluster, _ = self._miner.drain.add_log_message(t.text)
-            self._by_cluster.setdefault(cluster.cluster_id, t.id)
+            if t.text == UNLIKE:
+                self._unlike = t.id
+            else:
+                cluster, _ = self._miner.drain.add_log_message(t.text)
+                self._by_cluster.setdefault(cluster.cluster_id, t.id)
             self.templates[t.id] = t
             self._next = max(self._next, t.id + 1)
 
@@ -148,17 +159,41 @@ class Miner:
         return self._memory.get(line)
 
     def _learn(self, text: str, m: Masked) -> int:
+        if self._is_unlike(text):
+            if self._unlike is None:
+                self._unlike = self._born(UNLIKE, m)
+            return self._unlike
         cluster, change = self._miner.drain.add_log_message(text or "<blank>")
         known = self._by_cluster.get(cluster.cluster_id)
         if known is None:
-            known = self._next
-            self._next += 1
-            self._by_cluster[cluster.cluster_id] = known
-            self.templates[known] = Template(id=known, text="", exemplar=m.exemplar)
-        if change != "none" or not self.templates[known].text:
+            known = self._by_cluster[cluster.cluster_id] = self._born(cluster.get_template(), m)
+        elif change != "none":
             self.templates[known].text = cluster.get_template()
             self.changed.add(known)
         return known
+
+    def _born(self, text: str, m: Masked) -> int:
+        known = self._next
+        self._next += 1
+        self.templates[known] = Template(id=known, text=text, exemplar=m.exemplar)
+        self.changed.add(known)
+        return known
+
+    def _is_unlike(self, text: str) -> bool:
+        """True where a line would have to be compared with too many templates, and is like none of them."""
+        drain = self._miner.drain
+        words = drain.get_content_as_tokens(text)
+        leaf = drain.root_node.key_to_child_node.get(str(len(words)))
+        if leaf is not None and len(words) > 1:
+            children = leaf.key_to_child_node
+            leaf = children.get(words[0]) or children.get(drain.param_str)
+        if leaf is None or len(leaf.cluster_ids) < MOST_ALIKE:
+            return False
+        if self._looks[id(leaf)] < MOST_LOOKS:
+            if drain.tree_search(drain.root_node, words, drain.sim_th, False) is not None:
+                return False
+            self._looks[id(leaf)] += 1
+        return True
 
     def _counts(self, own: Mapping[str, Masked]) -> list[TemplateCount]:
         out: dict[int, TemplateCount] = {}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from attribution.shapes import LONGEST, ShapeCounter, ShapeCounts
 from attribution.sources.blocks import block_of
-from attribution.templates import Masked, Miner, Template, mask
+from attribution.templates import MOST_ALIKE, UNLIKE, Masked, Miner, Template, mask
 
 
 def count(data: bytes, cuts: list[int] | None = None, *, whole: bool = False) -> ShapeCounts:
@@ -101,3 +101,25 @@ def test_ids_stay_when_the_tree_is_rebuilt_from_the_table() -> None:
     again = Miner([Template(id=t.id, text=t.text) for t in first.templates.values()])
     assert again.mine({"a": lines}) == before
     assert not again.changed
+
+
+def test_lines_that_are_like_none_are_one_template_and_cost_no_more_each() -> None:
+    words = ["".join(chr(97 + int(d)) for d in str(i * 7919 + 10**9)) for i in range(6000)]
+    lines = {w: Masked(1, "a", i + 1, w) for i, w in enumerate(sorted(words))}
+    miner = Miner()
+    (counts,) = miner.mine({"a": lines}).values()
+    unlike = next(t.id for t in miner.templates.values() if t.text == UNLIKE)
+    assert len(miner.templates) <= MOST_ALIKE + 1
+    assert next(c.count for c in counts if c.template_id == unlike) == 6000 - MOST_ALIKE
+    again = Miner([Template(id=t.id, text=t.text) for t in miner.templates.values()])
+    assert again.mine({"a": lines})["a"] == counts
+
+
+def test_mining_is_plain_drain_over_the_sorted_lines(samples: Path) -> None:
+    masked_lines = mask(ShapeCounts.merged(count(p.read_bytes()) for p in sorted(samples.glob("*.log"))))
+    miner = Miner()
+    miner.mine({"a": masked_lines})
+    plain = Miner()._miner.drain
+    for line in sorted(masked_lines):
+        plain.add_log_message(line or "<blank>")
+    assert sorted(t.text for t in miner.templates.values()) == sorted(c.get_template() for c in plain.clusters)
