@@ -7,7 +7,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
@@ -278,6 +280,89 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> list
     store = Store(tmp_path_factory.mktemp("undisturbed") / "s", create=True)
     fill(store, sorted(samples.glob("*.log")))
     return content(store)
+
+
+def test_readers_meet_no_error_while_others_write_and_compact(tmp_path: Path, logs: list[Path]) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs)
+    (job,) = run_jobs(discover([str(logs[0])]), Options(), jobs=1)
+    seen: list[int] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.append(store.sql("select count(*) from diagnoses_history").item())
+            assert store.sql("select count(*) from diagnoses").item() == 3
+
+    def write(run: str) -> None:
+        for n in range(12):
+            with store.writer(rules="r", engine="e", run_id=f"{run}-{n:02d}") as w:
+                w.add(job[1], documents(job[1]), [])
+
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(read)]
+        writers = [pool.submit(write, run) for run in ("run-1", "run-2")]
+        while not all(w.done() for w in writers):
+            compact(store)
+        done.set()
+        for future in (*writers, *readers):
+            future.result()
+    assert seen == sorted(seen)
+    assert store.sql("select count(*) from diagnoses_history").item() == 3 + 24
+    compact(store, now_s=time.time() + 3600)
+    assert store.verify() == []
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing that the program does catches it."""
+
+
+def killed_at(patch: pytest.MonkeyPatch, step: int) -> None:
+    """The process ends at the `step`-th write that is made durable."""
+    left = iter(range(step))
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        if next(left, None) is None:
+            raise Killed
+        real(fd)
+
+    patch.setattr(os, "fsync", fsync)
+
+
+def test_killed_at_every_step_of_a_commit_and_of_a_compaction_the_store_says_the_same(
+    tmp_path: Path, logs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "s", create=True)
+    fill(store, logs[:2], "run-1")
+    before = content(store)
+    whole = Store(tmp_path / "whole", create=True)
+    fill(whole, logs, "run-1")
+    after = content(whole)
+    (more,) = run_jobs(discover([str(logs[2])]), Options(), jobs=1)
+    steps = 0
+    for act in ("commit", "compact"):
+        for step in range(64):
+            with monkeypatch.context() as patch:
+                killed_at(patch, step)
+                try:
+                    if act == "compact":
+                        compact(store)
+                    else:
+                        writer = store.writer(rules="r", engine="e", run_id=f"run-2-{step:02d}")
+                        writer.add(more[1], documents(more[1]), [])
+                        writer.commit()
+                except Killed:
+                    steps += 1
+                    assert content(store) in ((before, after) if act == "commit" else (after,))
+                    assert [p for p in store.verify() if "no committed run" not in p] == []
+                    continue
+            assert content(store) == after
+            break
+    assert steps > 20
+    assert store.sql("select count(*) from attempts").item() == 3
+    compact(store, now_s=time.time() + 3600)
+    assert store.verify() == []
 
 
 def test_frames_are_polars(tmp_path: Path) -> None:
