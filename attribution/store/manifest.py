@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -34,8 +35,11 @@ class Input:
     def of(path: str) -> Input | None:
         """The input at `path` now, None where it cannot be read or is no plain file."""
         try:
-            with open(path, "rb") as f:  # noqa: PTH123 - hot for 10^5 files
+            # Without O_NONBLOCK a FIFO, which was read to its end, would wait for another writer.
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as f:  # noqa: PTH123 - hot for 10^5 files
                 info = os.fstat(f.fileno())
+                if not stat.S_ISREG(info.st_mode):
+                    return None
                 digest = hashlib.sha256(f.read(HEAD))
                 if info.st_size > HEAD:
                     f.seek(max(HEAD, info.st_size - HEAD))

@@ -78,6 +78,12 @@ def test_unchanged_files_are_known_and_changed_ones_are_not(tmp_path: Path, logs
     assert store.seen([str(copy)], rules="r", engine="e") == frozenset()
 
 
+def test_a_fifo_is_no_input_that_could_be_unchanged(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert Input.of(str(tmp_path / "fifo")) is None
+    assert Input.of(str(tmp_path)) is None
+
+
 def test_a_new_analysis_supersedes_and_history_stays(tmp_path: Path, logs: list[Path]) -> None:
     store = Store(tmp_path / "s", create=True)
     fill(store, logs, "run-1")
