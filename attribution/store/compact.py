@@ -18,8 +18,8 @@ from attribution.tables import TABLES
 
 #: A reader that listed the files before a compaction may want them this much longer.
 GRACE_S = 60.0
-#: A compacted unit holds at most this many attempts.
-MOST_ATTEMPTS = 50_000
+#: A compacted unit holds about this many rows, all tables together: what sorts in a few hundred megabytes.
+MOST_ROWS = 2_000_000
 
 
 def compact(store: Store, *, now_s: float | None = None) -> tuple[int, int]:
@@ -48,8 +48,8 @@ def _batches(units: list[Manifest]) -> list[list[Manifest]]:
     out: list[list[Manifest]] = [[]]
     rows = 0
     for m in units:
-        n = m.rows.get("attempts", 0)
-        if out[-1] and rows + n > MOST_ATTEMPTS:
+        n = sum(m.rows.values())
+        if out[-1] and rows + n > MOST_ROWS:
             out.append([])
             rows = 0
         out[-1].append(m)
