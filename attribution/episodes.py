@@ -29,7 +29,9 @@ NEAR_LINES = 60
 #: Lines between the word that an exception is ignored and the head of its traceback.
 HANDLED_LINES = 3
 #: Marks of teardown lines that show that something really ended; others (a socket closed at exit) are no trouble alone.
-ENDS = frozenset({"rank_exit", "job_cancelled", "sigterm_received", "time_limit", "preempted", "node_fail", "stuck_process"})
+ENDS = frozenset(
+    {"rank_exit", "job_cancelled", "sigterm_received", "time_limit", "preempted", "node_fail", "stuck_process"}
+)
 #: Specificity from which a cascade match may explain a root match.
 SURE_EFFECT = 40
 #: Roles from which an episode may start, strongest first.

@@ -41,7 +41,9 @@ def match(failure_class: str | None, line: int = 1, **more: object) -> Match:
     return Match(failure_class=failure_class, place=Place(**place), **values)  # type: ignore[arg-type]
 
 
-def points(steps: range, *, seconds: float = 1.0, start: float = 0.0, loss: float = 2.0, first_line: int = 1) -> tuple[ProgressPoint, ...]:
+def points(
+    steps: range, *, seconds: float = 1.0, start: float = 0.0, loss: float = 2.0, first_line: int = 1
+) -> tuple[ProgressPoint, ...]:
     """Progress points of a run with an even rhythm."""
     return tuple(
         ProgressPoint(

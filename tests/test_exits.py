@@ -9,7 +9,10 @@ from attribution.model import Role
 from tests.make import match
 
 
-@pytest.mark.parametrize(("text", "n"), [("SIGKILL", 9), ("Killed", 9), ("11", 11), ("Segmentation fault", 11), ("TERM", 15), ("nonsense", None)])
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [("SIGKILL", 9), ("Killed", 9), ("11", 11), ("Segmentation fault", 11), ("TERM", 15), ("nonsense", None)],
+)
 def test_signals_by_any_name(text: str, n: int | None) -> None:
     assert signal_number(text) == n
 
@@ -21,7 +24,12 @@ def test_compressed_task_lists_are_bounded() -> None:
 
 
 def agent(line: int, pid: int, code: int, local: int):  # type: ignore[no-untyped-def]
-    return match("unknown.process_killed", line, marks=frozenset({"rank_exit"}), fields={"exit_code": str(code), "pid": str(pid), "local_rank": str(local)})
+    return match(
+        "unknown.process_killed",
+        line,
+        marks=frozenset({"rank_exit"}),
+        fields={"exit_code": str(code), "pid": str(pid), "local_rank": str(local)},
+    )
 
 
 def test_the_summary_completes_what_the_agent_said() -> None:
@@ -29,7 +37,12 @@ def test_the_summary_completes_what_the_agent_said() -> None:
         agent(10, 1029, -9, 0),
         match(None, 20, marks=frozenset({"summary"}), fields={"node": "gpu-001"}),
         match(None, 21, marks=frozenset({"summary"}), fields={"rank": "4", "local_rank": "0"}),
-        match("unknown.process_killed", 22, marks=frozenset({"summary", "rank_exit"}), fields={"exit_code": "-9", "pid": "1029"}),
+        match(
+            "unknown.process_killed",
+            22,
+            marks=frozenset({"summary", "rank_exit"}),
+            fields={"exit_code": "-9", "pid": "1029"},
+        ),
     ]
     first, last = resolved(collect(witnesses))
     assert (first.rank, first.node, first.signal) == (4, "gpu-001", 9)

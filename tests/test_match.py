@@ -19,9 +19,7 @@ from attribution.signatures import RuleSet, load
 from attribution.signatures.relax import relax
 from tests.signatures.conftest import Folder
 
-needs_hyperscan = pytest.mark.skipif(
-    importlib.util.find_spec("hyperscan") is None, reason="no wheel for this platform"
-)
+needs_hyperscan = pytest.mark.skipif(importlib.util.find_spec("hyperscan") is None, reason="no wheel for this platform")
 ENGINES = ["python", *(["hyperscan"] if importlib.util.find_spec("hyperscan") else [])]
 
 
@@ -29,12 +27,45 @@ ENGINES = ["python", *(["hyperscan"] if importlib.util.find_spec("hyperscan") el
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     rules = Folder(tmp_path / "rules")
-    rules.rule(id="pytorch.exception.any", specificity="10", match=r"{any: ['^\w+Error: (?P<message>.*)']}", examples="[{text: 'KeyError: x'}]")
-    rules.rule(id="nccl.net.peer_reset", specificity="60", match="{any: ['Connection reset by peer', 'peer (?P<peer>\\S+) closed'], unless: ['retrying']}")
-    rules.rule(id="nccl.noise.retry", role="noise", specificity="70", match="{any: ['will be retried']}", examples="[{text: 'x will be retried'}]", **{"class": ""})
-    rules.rule(id="progress.megatron.iteration", role="progress", marks="[step]", match=r"{any: ['iteration +(?P<step>\d+)/']}", examples="[{text: ' iteration 3/ 9'}]", **{"class": ""})
-    rules.rule(id="ckpt.dcp.failed", specificity="50", match="{any: ['Error: disk'], frames: ['torch/distributed/checkpoint']}", examples="[{text: 'OSError: disk', frames: ['File \"/x/torch/distributed/checkpoint/a.py\"']}]")
-    rules.rule(id="kernel.oom.kill", sources="[kernel_log]", match="{any: ['Out of memory: Killed process (?P<pid>[0-9]+)']}", examples="[{text: 'Out of memory: Killed process 12 (python)'}]")
+    rules.rule(
+        id="pytorch.exception.any",
+        specificity="10",
+        match=r"{any: ['^\w+Error: (?P<message>.*)']}",
+        examples="[{text: 'KeyError: x'}]",
+    )
+    rules.rule(
+        id="nccl.net.peer_reset",
+        specificity="60",
+        match="{any: ['Connection reset by peer', 'peer (?P<peer>\\S+) closed'], unless: ['retrying']}",
+    )
+    rules.rule(
+        id="nccl.noise.retry",
+        role="noise",
+        specificity="70",
+        match="{any: ['will be retried']}",
+        examples="[{text: 'x will be retried'}]",
+        **{"class": ""},
+    )
+    rules.rule(
+        id="progress.megatron.iteration",
+        role="progress",
+        marks="[step]",
+        match=r"{any: ['iteration +(?P<step>\d+)/']}",
+        examples="[{text: ' iteration 3/ 9'}]",
+        **{"class": ""},
+    )
+    rules.rule(
+        id="ckpt.dcp.failed",
+        specificity="50",
+        match="{any: ['Error: disk'], frames: ['torch/distributed/checkpoint']}",
+        examples="[{text: 'OSError: disk', frames: ['File \"/x/torch/distributed/checkpoint/a.py\"']}]",
+    )
+    rules.rule(
+        id="kernel.oom.kill",
+        sources="[kernel_log]",
+        match="{any: ['Out of memory: Killed process (?P<pid>[0-9]+)']}",
+        examples="[{text: 'Out of memory: Killed process 12 (python)'}]",
+    )
     return rules
 
 
@@ -138,7 +169,10 @@ def test_the_last_progress_lines_are_remembered_with_place_and_weight(folder: Fo
     matcher = Matcher(load([folder.path]))
     lines = progress(1, 9_000)
     sampler = matcher.sampler()
-    kept = [*matcher.scan_block(b"".join(lines[:7_000]), 1, sampler), *matcher.scan_block(b"".join(lines[7_000:]), 7_001, sampler)]
+    kept = [
+        *matcher.scan_block(b"".join(lines[:7_000]), 1, sampler),
+        *matcher.scan_block(b"".join(lines[7_000:]), 7_001, sampler),
+    ]
     recent = list(sampler.recent)
     assert len(recent) == RECENT
     last = recent[-1]
@@ -157,8 +191,24 @@ def test_sampling_does_not_alias_with_interleaved_ranks(folder: Folder) -> None:
 
 _PIECES = st.sampled_from(
     [
-        "Connection reset by peer", "peer 10.0.0.1 closed", "KeyError: 'x'", "iteration 12/", "will be retried", "\x1b[31m",
-        "\x1b[0m", "[rank3]: ", "OSError: disk", "ErrorError: : ", "RuntimeError", '{"msg": "', "\\", '"', "é", " ", "\r", "x",
+        "Connection reset by peer",
+        "peer 10.0.0.1 closed",
+        "KeyError: 'x'",
+        "iteration 12/",
+        "will be retried",
+        "\x1b[31m",
+        "\x1b[0m",
+        "[rank3]: ",
+        "OSError: disk",
+        "ErrorError: : ",
+        "RuntimeError",
+        '{"msg": "',
+        "\\",
+        '"',
+        "é",
+        " ",
+        "\r",
+        "x",
     ]
 )
 _LINES = st.lists(st.lists(_PIECES, max_size=5).map("".join), max_size=8)
@@ -248,7 +298,10 @@ def test_looking_at_shapes_misses_no_line_that_looking_at_lines_finds(samples: P
         data = path.read_bytes()
         by_line = {c.start: set(c.signatures) for c in matcher.scan_block(data, 1, matcher.sampler(Source.JOB_LOG))}
         file = FileShapes(shapes, str(path), Source.JOB_LOG)
-        by_shape = {f.candidate.start: set(f.candidate.signatures) for f in file.candidates(block_of(data, 0, 1), matcher.sampler(Source.JOB_LOG))}
+        by_shape = {
+            f.candidate.start: set(f.candidate.signatures)
+            for f in file.candidates(block_of(data, 0, 1), matcher.sampler(Source.JOB_LOG))
+        }
         exact = {s.index for s in matcher.ruleset.signatures if not s.dense}
         for start, signatures in by_line.items():
             assert signatures & exact <= by_shape.get(start, set()) | (signatures - exact), f"{path}: byte {start}"

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from attribution.cli import analyze, doctor, evaluate, explain, query, reconcile, watch
+from attribution.cli import (
+    analyze,
+    bundle,
+    config,
+    doctor,
+    evaluate,
+    explain,
+    query,
+    reconcile,
+    report,
+    serve,
+    watch,
+)
+from attribution.cli.policy import policy_app
 from attribution.cli.rules import app as rules_app
 
 app = typer.Typer(
@@ -40,7 +53,13 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("doctor")(doctor.doctor)
 app.command("watch")(watch.watch)
 app.command("query")(query.query)
+app.command("report")(report.report)
+app.command("serve")(serve.serve)
+app.command("bundle")(bundle.bundle)
+app.command("replay")(bundle.replay)
 app.command("reconcile")(reconcile.reconcile)
 app.command("undrain")(reconcile.undrain)
 app.add_typer(query.store_app, name="store")
 app.add_typer(rules_app, name="rules")
+app.add_typer(policy_app, name="policy")
+app.add_typer(config.app, name="config")

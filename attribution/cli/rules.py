@@ -76,7 +76,7 @@ def new(
 def list_rules(
     rules: Rules = None,
     failure_class: Annotated[str, typer.Option("--class", help="Class or family.")] = "",
-    role: Annotated[str, typer.Option("--role")] = "",
+    role: Annotated[str, typer.Option("--role", help="Only rules of this role.")] = "",
     emitter: Annotated[str, typer.Option("--emitter", help="First word of the id.")] = "",
     status: Annotated[str, typer.Option("--status")] = "",
     mark: Annotated[str, typer.Option("--mark")] = "",

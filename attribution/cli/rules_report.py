@@ -44,17 +44,25 @@ def coverage_report(cells: Sequence[Cell], judged: Sequence[Judged], output: str
     return "\n".join(lines) + "\n"
 
 
-def _coverage_json(
-    cells: Sequence[Cell], missing: dict[tuple[str, int, str], list[Judged]], list_missing: int
-) -> str:
+def _coverage_json(cells: Sequence[Cell], missing: dict[tuple[str, int, str], list[Judged]], list_missing: int) -> str:
     plain = [
         {
-            "file": c.file, "tier": c.tier, "group": c.group, "rows": c.rows, "covered": c.covered,
-            "waived": c.waived, "share": round(c.share, 5),
-            "raw_share": round(c.raw_share, 5), "target": c.target, "met": c.met,
+            "file": c.file,
+            "tier": c.tier,
+            "group": c.group,
+            "rows": c.rows,
+            "covered": c.covered,
+            "waived": c.waived,
+            "share": round(c.share, 5),
+            "raw_share": round(c.raw_share, 5),
+            "target": c.target,
+            "met": c.met,
             "missing": [
                 {
-                    "id": j.row.id, "why": j.why, "signatures": j.signatures, "cause": j.row.cause,
+                    "id": j.row.id,
+                    "why": j.why,
+                    "signatures": j.signatures,
+                    "cause": j.row.cause,
                     "example": j.row.example,
                 }
                 for j in missing[(c.file, c.tier, c.group)][: list_missing or None]
@@ -89,8 +97,13 @@ def _escaped(text: str) -> str:
 
 def _plain(finding: Finding) -> dict[str, object]:
     return {
-        "code": finding.code, "slug": finding.slug, "path": finding.path, "line": finding.line,
-        "signature": finding.signature, "what": finding.what, "mend": finding.mend,
+        "code": finding.code,
+        "slug": finding.slug,
+        "path": finding.path,
+        "line": finding.line,
+        "signature": finding.signature,
+        "what": finding.what,
+        "mend": finding.mend,
     }
 
 
@@ -104,9 +117,7 @@ def _sarif(findings: Sequence[Finding]) -> dict[str, object]:
             "ruleId": f.code,
             "level": "error",
             "message": {"text": _message(f)},
-            "locations": [
-                {"physicalLocation": {"artifactLocation": {"uri": f.path}, "region": {"startLine": f.line}}}
-            ],
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": f.path}, "region": {"startLine": f.line}}}],
         }
         for f in findings
     ]
@@ -121,14 +132,23 @@ def _sarif(findings: Sequence[Finding]) -> dict[str, object]:
 def rules_report(signatures: Sequence[Signature], output: str) -> str:
     """A list of rules."""
     if output == "json":
-        return _json([
-            {
-                "id": s.id, "title": s.title, "class": s.failure_class, "role": s.role.value, "status": s.status.value,
-                "specificity": s.specificity, "marks": sorted(s.marks), "path": s.path, "line": s.line,
-                "shadow": s.shadow,
-            }
-            for s in signatures
-        ])
+        return _json(
+            [
+                {
+                    "id": s.id,
+                    "title": s.title,
+                    "class": s.failure_class,
+                    "role": s.role.value,
+                    "status": s.status.value,
+                    "specificity": s.specificity,
+                    "marks": sorted(s.marks),
+                    "path": s.path,
+                    "line": s.line,
+                    "shadow": s.shadow,
+                }
+                for s in signatures
+            ]
+        )
     width = max((len(s.id) for s in signatures), default=0)
     return "".join(
         f"{s.id:<{width}}  {s.role.value:<12} {s.specificity:>3}  {s.failure_class or '-':<32} {s.title}\n"
@@ -139,10 +159,12 @@ def rules_report(signatures: Sequence[Signature], output: str) -> str:
 def classes_report(rules: RuleSet, output: str) -> str:
     """The failure classes."""
     if output == "json":
-        return _json([
-            {"class": c.name, "domain": c.domain.value, "action": c.action.value, "means": c.means}
-            for c in rules.taxonomy.values()
-        ])
+        return _json(
+            [
+                {"class": c.name, "domain": c.domain.value, "action": c.action.value, "means": c.means}
+                for c in rules.taxonomy.values()
+            ]
+        )
     return "".join(
         f"{c.name:<38} {c.domain.value:<15} {c.action.value:<18} {c.means}\n" for c in rules.taxonomy.values()
     )
@@ -151,10 +173,18 @@ def classes_report(rules: RuleSet, output: str) -> str:
 def changes_report(changes: Sequence[Change], attempts: int, output: str) -> str:
     """Verdicts that a change of rules alters."""
     if output == "json":
-        return _json([
-            {"kind": c.kind, "attempt": c.key, "files": list(c.files), "old": _verdict(c.old), "new": _verdict(c.new)}
-            for c in changes
-        ])
+        return _json(
+            [
+                {
+                    "kind": c.kind,
+                    "attempt": c.key,
+                    "files": list(c.files),
+                    "old": _verdict(c.old),
+                    "new": _verdict(c.new),
+                }
+                for c in changes
+            ]
+        )
     lines = []
     for kind in ("newly broken", "newly caught", "changed"):
         for c in (c for c in changes if c.kind == kind):
@@ -169,7 +199,8 @@ def _verdict(diagnosis: Diagnosis | None) -> dict[str, object] | None:
         return None
     root = diagnosis.root
     return {
-        "outcome": diagnosis.outcome.value, "class": diagnosis.failure_class,
+        "outcome": diagnosis.outcome.value,
+        "class": diagnosis.failure_class,
         "root": {"path": root.path, "line": root.line, "role": root.role.value} if root else None,
     }
 

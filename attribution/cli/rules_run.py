@@ -45,9 +45,7 @@ class Chain:
             for evidence in assemble(job, scans, accounting=(), kernel=kernel_scans, cluster=None):
                 seen = with_correlations(self.ruleset, evidence)
                 verdict = diagnose(seen, self.ruleset, self.relation, self.digests)
-                yield Named(
-                    key=str(evidence.attempt.key), files=evidence.attempt.files, diagnosis=verdict.diagnosis
-                )
+                yield Named(key=str(evidence.attempt.key), files=evidence.attempt.files, diagnosis=verdict.diagnosis)
 
     def judge(self, rendered: Rendered) -> list[Diagnosis]:
         """Diagnoses of a scenario, written into a folder that is gone afterwards."""

@@ -76,7 +76,9 @@ def _rank_head(match: Match, evidence: Evidence) -> int | None:
     for m in reversed(evidence.matches):
         near = m.place.path == match.place.path and 0 < match.place.line - m.place.line <= HEAD_LINES
         if near and "rank_head" in m.marks:
-            return next((n for k, v in sorted(m.fields.items()) if k.startswith("rank") and (n := whole(v)) is not None), None)
+            return next(
+                (n for k, v in sorted(m.fields.items()) if k.startswith("rank") and (n := whole(v)) is not None), None
+            )
     return None
 
 

@@ -89,9 +89,7 @@ def _signature(index: int, plain: Mapping[str, Any]) -> Signature:
         table_key=table.get("key"),
         marks=frozenset(plain.get("marks") or ()),
         explains=tuple(
-            Explains(
-                classes=tuple(e["classes"]), scope=e.get("scope", "attempt"), within_s=e.get("within_s")
-            )
+            Explains(classes=tuple(e["classes"]), scope=e.get("scope", "attempt"), within_s=e.get("within_s"))
             for e in plain.get("explains") or ()
         ),
         overlaps=tuple(plain.get("overlaps") or ()),

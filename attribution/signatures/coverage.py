@@ -207,8 +207,7 @@ def judge(
         sources = _SOURCES.get(file, (Source.JOB_LOG,))
         per_source = [_heard(some, source, engine) for source in sources]
         judged[file] = [
-            _judge_row(row, [heard[i] for heard in per_source], causes, row.id in waivers)
-            for i, row in enumerate(some)
+            _judge_row(row, [heard[i] for heard in per_source], causes, row.id in waivers) for i, row in enumerate(some)
         ]
     return [j for file in sorted(judged) for j in judged[file]]
 

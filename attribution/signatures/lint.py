@@ -51,9 +51,7 @@ class Bench:
         if key not in self.heard:
             example = signature.examples[index]
             lines = parsed(example.text, source_of(signature, example))
-            self.heard[key] = [
-                self.engine.verify(x, self.engine.candidates(x.text), example.frames) for x in lines
-            ]
+            self.heard[key] = [self.engine.verify(x, self.engine.candidates(x.text), example.frames) for x in lines]
         return self.heard[key]
 
     def finding(self, signature: Signature, code: str, what: str, at: str) -> Finding:
@@ -108,9 +106,7 @@ class Exercised:
         for signature in bench.rules.signatures:
             if len(signature.any) == 1:
                 continue
-            lines = [
-                x.text for e in signature.examples for x in parsed(e.text, source_of(signature, e))
-            ]
+            lines = [x.text for e in signature.examples for x in parsed(e.text, source_of(signature, e))]
             for j, pattern in enumerate(signature.any):
                 if not any(pattern.search(text) for text in lines):
                     yield bench.finding(signature, "R013", pattern.source[:120], f"match.any.{j}")

@@ -64,9 +64,7 @@ class _Merger:
 
     def report(self, code: str, what: str, doc: Located, where: str, signature: str | None = None) -> None:
         """Note a finding at a field of a document."""
-        self.findings.append(
-            Finding(code=code, what=what, path=doc.path, line=doc.line(where), signature=signature)
-        )
+        self.findings.append(Finding(code=code, what=what, path=doc.path, line=doc.line(where), signature=signature))
 
     def take(self, layer: int, doc: Located) -> None:
         """Merge one document."""
@@ -90,7 +88,8 @@ class _Merger:
                 else:
                     for i, entry in enumerate(doc.value["correlations"]):
                         self.correlations[entry["id"]] = entry | {
-                            "path": doc.path, "line": doc.line(f"correlations.{i}"),
+                            "path": doc.path,
+                            "line": doc.line(f"correlations.{i}"),
                         }
 
     def _valid(self, doc: Located, kind: str, value: object = None, at: str = "") -> bool:
@@ -160,13 +159,15 @@ class _Merger:
                     continue
                 if r.empty:
                     self.report("R004", "matches any text", doc, f"{at}.match.any.{j}", entry["id"])
-                out.append({
-                    "expression": r.expression,
-                    "literals": [x.decode("latin-1") for x in r.literals],
-                    "hazards": list(r.hazards),
-                    "repeats": r.repeats,
-                    "ignore_case": r.ignore_case,
-                })
+                out.append(
+                    {
+                        "expression": r.expression,
+                        "literals": [x.decode("latin-1") for x in r.literals],
+                        "hazards": list(r.hazards),
+                        "repeats": r.repeats,
+                        "ignore_case": r.ignore_case,
+                    }
+                )
         return out
 
     def finish(self) -> Plain:
@@ -240,8 +241,18 @@ def _class_known(name: str, taxonomy: Plain) -> bool:
 #: Parts of a document that can change no verdict; the digest leaves them out.
 _SILENT = frozenset(
     {
-        "path", "line", "relaxed", "allow", "overlaps", "title", "limits", "fix", "references", "examples",
-        "counterexamples", "means",
+        "path",
+        "line",
+        "relaxed",
+        "allow",
+        "overlaps",
+        "title",
+        "limits",
+        "fix",
+        "references",
+        "examples",
+        "counterexamples",
+        "means",
     }
 )
 

@@ -148,8 +148,6 @@ def relax(pattern: str, *, ignore_case: bool = False) -> Relaxed:
     )
 
 
-
-
 def _convert_all(items: Iterable[Any], hazards: list[str]) -> _Node:
     out: list[_Node] = []
     for op, argument in items:
@@ -222,8 +220,6 @@ def _charset(items: Sequence[tuple[Any, Any]]) -> _Char:
     return _Char(mask, bool(mask & _HIGH))
 
 
-
-
 def _reach(node: _Node) -> int:
     """Bytes that unbounded repeats inside the node may consume."""
     match node:
@@ -269,8 +265,6 @@ def _ambiguous(node: _Node) -> bool:
         case _Scoped(_, body):
             return _ambiguous(body)
     return False
-
-
 
 
 def _repeats(node: _Node) -> int:
@@ -365,8 +359,6 @@ def _min_width(node: _Node) -> int:
     return 0
 
 
-
-
 def _hex(code: int) -> str:
     char = chr(code)
     return char if code < 128 and (char.isalnum() or char in " _,:;=<>@%&!~'/\"") else f"\\x{code:02x}"
@@ -429,8 +421,6 @@ def _emit_repeat(low: int, high: int | None, body: _Node) -> str:
     if (low, high) == (0, 1):
         return text + "?"
     return text if (low, high) == (1, 1) else f"{text}{{{low},{high}}}"
-
-
 
 
 def _worth(found: frozenset[bytes]) -> float:

@@ -43,9 +43,7 @@ class Pattern:
         return self._compiled.search(text)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Pattern) and self.source == other.source and self.ignore_case == other.ignore_case
-        )
+        return isinstance(other, Pattern) and self.source == other.source and self.ignore_case == other.ignore_case
 
     def __hash__(self) -> int:
         return hash((self.source, self.ignore_case))
@@ -243,7 +241,10 @@ class RuleSet:
         """The match of a signature that recognised `line`; its table's row may say class, role and specificity."""
         row = self.row_of(signature, fields)
         failure_class, role, specificity, marks = (
-            signature.failure_class, signature.role, signature.specificity, signature.marks,
+            signature.failure_class,
+            signature.role,
+            signature.specificity,
+            signature.marks,
         )
         if row is not None:
             failure_class = row.failure_class if row.has_class else failure_class

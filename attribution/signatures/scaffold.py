@@ -49,8 +49,8 @@ def draft(rule: str, line: str, failure_class: str, role: str, source: Source) -
         f"    match:\n"
         f"      any:\n"
         f"        - {_quoted(draft_pattern(message))}\n"
-        f"    limits: \"\"\n"
-        f"    fix: \"\"\n"
+        f'    limits: ""\n'
+        f'    fix: ""\n'
         f"    references: []\n"
         f"    examples:\n"
         f"      - text: {_quoted(line)}\n"

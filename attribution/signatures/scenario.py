@@ -88,9 +88,7 @@ def load_scenarios(folder: Path) -> tuple[list[Scenario], list[Finding]]:
         wrong = problems(doc, "scenarios")
         findings += wrong
         if not wrong:
-            out += [
-                _scenario(s, str(path), doc.line(f"scenarios.{i}")) for i, s in enumerate(doc.value["scenarios"])
-            ]
+            out += [_scenario(s, str(path), doc.line(f"scenarios.{i}")) for i, s in enumerate(doc.value["scenarios"])]
     return out, findings
 
 

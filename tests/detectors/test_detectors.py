@@ -52,7 +52,9 @@ def test_one_skipped_step_is_no_divergence() -> None:
 
 
 def test_steps_that_become_and_stay_slower_are_a_slowdown() -> None:
-    (found,) = slowdown.detect(run([*points(range(60)), *points(range(60, 120), seconds=4.0, start=60.0, first_line=61)]))
+    (found,) = slowdown.detect(
+        run([*points(range(60)), *points(range(60, 120), seconds=4.0, start=60.0, first_line=61)])
+    )
     assert found.outcome is Outcome.SLOW
 
 

@@ -48,10 +48,13 @@ def test_an_id_is_not_given_twice(run, site: Path) -> None:  # type: ignore[no-u
     assert "exists" in str(result.exception)
 
 
-@pytest.mark.parametrize(("output", "needle"), [
-    ("rich", "acme.yaml:9: R010 positive-missed: acme.feeder.shard_lost: not recognised"),
-    ("github", "::error file="),
-])
+@pytest.mark.parametrize(
+    ("output", "needle"),
+    [
+        ("rich", "acme.yaml:9: R010 positive-missed: acme.feeder.shard_lost: not recognised"),
+        ("github", "::error file="),
+    ],
+)
 def test_check_names_file_line_and_code(run, site: Path, output: str, needle: str) -> None:  # type: ignore[no-untyped-def]
     file = site / "signatures" / "acme" / "acme.yaml"
     (site / "signatures" / "acme" / "feeder.yaml").unlink()
@@ -67,7 +70,9 @@ def test_check_names_file_line_and_code(run, site: Path, output: str, needle: st
 
 def test_sarif_and_json_are_documents(run, site: Path) -> None:  # type: ignore[no-untyped-def]
     path = site / "signatures" / "acme" / "feeder.yaml"
-    path.write_text(path.read_text().replace("counterexamples:\n      - text: 'a line that looks alike and is not meant'\n", ""))
+    path.write_text(
+        path.read_text().replace("counterexamples:\n      - text: 'a line that looks alike and is not meant'\n", "")
+    )
     sarif = json.loads(run("check", "--rules", site, "--id", "acme", "--format", "sarif").stdout)
     (result,) = sarif["runs"][0]["results"]
     assert result["ruleId"] == "R019"

@@ -69,8 +69,11 @@ def test_the_same_on_many_gpus_is_the_program(xid_folder: Folder) -> None:
 
 def timeout(at_s: float, host: str = "gpu-003") -> Match:
     return Match(
-        signature="pytorch.watchdog.timeout", role=Role.ROOT, failure_class="comm.collective_timeout",
-        place=Place(path="job.log", line=int(at_s), offset=int(at_s), time_s=at_s, host=host), text="Watchdog caught",
+        signature="pytorch.watchdog.timeout",
+        role=Role.ROOT,
+        failure_class="comm.collective_timeout",
+        place=Place(path="job.log", line=int(at_s), offset=int(at_s), time_s=at_s, host=host),
+        text="Watchdog caught",
     )
 
 
@@ -94,5 +97,11 @@ def test_evidence_gets_the_new_match_behind_its_line(xid_folder: Folder) -> None
     matches = (*(xid("31", "0:38", t) for t in (0.0, 600.0, 1200.0)), timeout(1300.0))
     evidence = Evidence(attempt=Attempt(key=AttemptKey(job_id="1")), matches=matches)
     seen = with_correlations(rules(xid_folder, COUNT), evidence)
-    assert [m.signature.partition(".")[0] for m in seen.matches] == ["kernel", "kernel", "kernel", "correlation", "pytorch"]
+    assert [m.signature.partition(".")[0] for m in seen.matches] == [
+        "kernel",
+        "kernel",
+        "kernel",
+        "correlation",
+        "pytorch",
+    ]
     assert with_correlations(rules(xid_folder, COUNT), Evidence(attempt=evidence.attempt)).matches == ()

@@ -40,8 +40,12 @@ def catalog(tmp_path: Path) -> Path:
 def judged(folder: Folder, catalog: Path, waivers: dict[str, str] | None = None) -> dict[str, Judged]:
     folder.rule()
     folder.rule(
-        id="progress.megatron.iteration", role="progress", marks="[step]", match=r"{any: ['iteration +(?P<step>\d+)/']}",
-        examples="[{text: ' iteration 3/ 9'}]", **{"class": ""},
+        id="progress.megatron.iteration",
+        role="progress",
+        marks="[step]",
+        match=r"{any: ['iteration +(?P<step>\d+)/']}",
+        examples="[{text: ' iteration 3/ 9'}]",
+        **{"class": ""},
     )
     rows, causes = read_catalog(catalog)
     found = judge(rows, causes, Matcher(load([folder.path])), waivers or {})

@@ -33,7 +33,14 @@ RULE = "nccl.net.peer_reset"
     ("changes", "code", "line"),
     [
         ({"examples": "[{text: 'Connection reset'}]"}, "R010", 7),
-        ({"match": "{any: ['reset by (?P<who>peer)']}", "examples": "[{text: 'reset by peer', fields: {who: host}}]"}, "R011", 7),
+        (
+            {
+                "match": "{any: ['reset by (?P<who>peer)']}",
+                "examples": "[{text: 'reset by peer', fields: {who: host}}]",
+            },
+            "R011",
+            7,
+        ),
         ({"counterexamples": "[{text: 'no Connection reset by peer'}]"}, "R012", 8),
         ({"match": "{any: ['Connection reset by peer', 'peer went away']}"}, "R013", 6),
         ({"match": "{any: ['\\d+ \\w+ \\d+']}", "examples": "[{text: '1 x 2'}]"}, "R014", 6),
@@ -63,8 +70,11 @@ def test_an_overlap_is_told_once_unless_it_is_said(folder: Folder) -> None:
 def test_two_roots_that_explain_each_other(folder: Folder) -> None:
     folder.rule(explains="[{classes: [comm.collective_timeout]}]")
     folder.rule(
-        id="nccl.watchdog.timeout", match="{any: ['Watchdog caught collective']}", explains="[{classes: [comm.*]}]",
-        examples="[{text: 'Watchdog caught collective'}]", **{"class": "comm.collective_timeout"},
+        id="nccl.watchdog.timeout",
+        match="{any: ['Watchdog caught collective']}",
+        explains="[{classes: [comm.*]}]",
+        examples="[{text: 'Watchdog caught collective'}]",
+        **{"class": "comm.collective_timeout"},
     )
     assert codes(folder) == [("nccl.watchdog.timeout", "R017")]
 

@@ -13,7 +13,9 @@ from tests.signatures.conftest import Folder
 
 
 def test_a_page_tells_everything_of_a_rule(xid_folder: Folder) -> None:
-    xid_folder.rule(limits="says | nothing about <who>", fix="look", references="['socket.cc']", allow="{R014: it is so short}")
+    xid_folder.rule(
+        limits="says | nothing about <who>", fix="look", references="['socket.cc']", allow="{R014: it is so short}"
+    )
     text = pages(load([xid_folder.path]))
     assert set(text) == {"classes.md", "index.md", "kernel.md", "nccl.md", "table-xid.md"}
     assert "## nccl.net.peer_reset" in text["nccl.md"]
@@ -69,8 +71,14 @@ scenarios:
 def diagnosis(outcome: Outcome, failure_class: str | None, path: str = "", line: int = 1) -> Diagnosis:
     root = EvidenceItem(signature="s", role=Role.ROOT, path=path, line=line, offset=0, text="") if path else None
     return Diagnosis(
-        attempt=AttemptKey(job_id="1"), outcome=outcome, failure_class=failure_class, domain=Domain.UNKNOWN,
-        status=Status.SUPPORTED, confidence=0.5, root=root, culprit=Culprit(nodes=("gpu-003",)),
+        attempt=AttemptKey(job_id="1"),
+        outcome=outcome,
+        failure_class=failure_class,
+        domain=Domain.UNKNOWN,
+        status=Status.SUPPORTED,
+        confidence=0.5,
+        root=root,
+        culprit=Culprit(nodes=("gpu-003",)),
     )
 
 

@@ -92,7 +92,9 @@ def test_a_broken_pattern_is_refused(pattern: str) -> None:
         relax(pattern)
 
 
-_ATOMS = st.sampled_from(["a", "b", "é", '"', r"\d", r"\w", ".", "[^a]", "[ab]", r"\s", "x{2}", "(?:ab|c)", "b?", "[0-9]+"])
+_ATOMS = st.sampled_from(
+    ["a", "b", "é", '"', r"\d", r"\w", ".", "[^a]", "[ab]", r"\s", "x{2}", "(?:ab|c)", "b?", "[0-9]+"]
+)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
