@@ -19,6 +19,7 @@ from attribution.model import (
     Domain,
     Exclusion,
     Outcome,
+    Role,
     Source,
     Status,
 )
@@ -79,9 +80,9 @@ def advise(
     """Advice for one attempt. Pure: equal arguments give an equal advice, id and all."""
     row, action = decide(diagnosis, policy, taxonomy, history)
     draft = _Draft(action=action, row=row)
-    _laws(draft, diagnosis)
+    _laws(draft, diagnosis, attempt)
     _exclusions(draft, diagnosis, attempt, policy.limits, fleet, now_s)
-    _history_rails(draft, diagnosis, policy.limits, history)
+    _history_rails(draft, diagnosis, attempt, policy.limits, history)
     _offenders(draft, attempt, fleet)
     known = taxonomy.get(diagnosis.failure_class or "")
     return Advice(
@@ -107,9 +108,10 @@ def advise(
     )
 
 
-def _laws(draft: _Draft, d: Diagnosis) -> None:
-    """What no document can change."""
-    if d.failure_class in BY_A_PERSON or d.outcome is Outcome.CANCELLED:
+def _laws(draft: _Draft, d: Diagnosis, attempt: Attempt) -> None:
+    """What no document can change. Accounting's ``CANCELLED by UID`` outweighs what the log looks like."""
+    by_a_person = (attempt.state or "").upper().startswith("CANCELLED BY")
+    if by_a_person or d.failure_class in BY_A_PERSON or d.outcome is Outcome.CANCELLED:
         draft.weaken(Action.NONE, "law: what a person ended is not restarted")
     if d.outcome in (Outcome.COMPLETED, Outcome.RUNNING):
         draft.weaken(Action.NONE, "law: an attempt that is well is left alone")
@@ -120,11 +122,7 @@ def _exclusions(draft: _Draft, d: Diagnosis, attempt: Attempt, limits: Limits, f
     if draft.action is not Action.RESTART_EXCLUDING:
         return
     allocation = set(attempt.nodes)
-    named = [
-        n
-        for n in d.culprit.nodes
-        if not allocation or n in allocation or n.split(".")[0] in {a.split(".")[0] for a in allocation}
-    ]
+    named = _of_allocation(d.culprit.nodes, attempt.nodes)
     if (d.failure_class or "").startswith(NEVER_EXCLUDED) or d.domain is Domain.WORKLOAD:
         draft.weaken(Action.RESTART, "no other node mends a fault of this kind")
     elif not named and at_least(d.status, limits.exclusion_status_at_least):
@@ -140,6 +138,19 @@ def _exclusions(draft: _Draft, d: Diagnosis, attempt: Attempt, limits: Limits, f
         draft.weaken(Action.RESTART, "all nodes of the attempt are named: the fault is not one node's")
     else:
         _cap(draft, d, attempt, named, limits, fleet, now_s)
+
+
+def _of_allocation(culprits: tuple[str, ...], allocation: tuple[str, ...]) -> list[str]:
+    """The culprits in the allocation's own spelling, each once; any of them where the allocation is not known."""
+    if not allocation:
+        return list(dict.fromkeys(culprits))
+    spelled = {_short(a): a for a in reversed(allocation)} | {a: a for a in allocation}
+    return list(dict.fromkeys(spelled[k] for n in culprits if (k := n if n in spelled else _short(n)) in spelled))
+
+
+def _short(name: str) -> str:
+    """The first label of a host name. An address has none: its first number says nothing."""
+    return name if name.replace(".", "").isdigit() else name.split(".", 1)[0]
 
 
 def _cap(
@@ -169,11 +180,12 @@ def _cap(
     ]
 
 
-def _history_rails(draft: _Draft, d: Diagnosis, limits: Limits, history: History) -> None:
+def _history_rails(draft: _Draft, d: Diagnosis, attempt: Attempt, limits: Limits, history: History) -> None:
     """Ceilings over all rows: they hold whatever a narrower row allows."""
     step = d.progress.last_step
-    if len(history.attempts) >= limits.max_restarts:
-        draft.weaken(Action.HOLD, f"{len(history.attempts)} restarts are the most that the policy allows")
+    restarts = max(len(history.attempts), attempt.key.restart)  # what was never seen counts too
+    if restarts >= limits.max_restarts:
+        draft.weaken(Action.HOLD, f"{restarts} restarts are the most that the policy allows")
     if d.domain is not Domain.SCHEDULER:
         same = history.same_root_without_progress(d.fingerprint, step)
         if same >= limits.max_same_root_without_progress and d.domain is not Domain.INFRASTRUCTURE:
@@ -201,6 +213,7 @@ def _offenders(draft: _Draft, attempt: Attempt, fleet: Fleet) -> None:
 
 def _drain(draft: _Draft, d: Diagnosis, limits: Limits) -> tuple[Exclusion, ...]:
     """Drains are advised only on the established word of a trusted source; a job's own log never drains a node."""
+    told_by = {e.host for e in d.evidence if e.source in TRUSTED_SOURCES and e.role is Role.ROOT and e.host is not None}
     trusted = d.root is not None and d.root.source in TRUSTED_SOURCES and d.root.source is not Source.JOB_LOG
     if (
         not limits.drain
@@ -209,7 +222,7 @@ def _drain(draft: _Draft, d: Diagnosis, limits: Limits) -> tuple[Exclusion, ...]
         or draft.action is not Action.RESTART_EXCLUDING
     ):
         return ()
-    return tuple(draft.exclude)
+    return tuple(x for x in draft.exclude if not told_by or _short(x.node) in {_short(h) for h in told_by})
 
 
 def _reason(d: Diagnosis, draft: _Draft, known: ClassInfo | None) -> str:
@@ -226,6 +239,8 @@ def commands(action: Action, attempt: Attempt, nodes: tuple[str, ...]) -> tuple[
     if action is Action.RESTART:
         return (("scontrol", "requeue", job),)
     if action is Action.RESTART_EXCLUDING:
+        if not nodes:  # an empty ExcNodeList would clear the user's own
+            return ()
         return (
             ("scontrol", "requeuehold", job),
             ("scontrol", "update", f"JobId={job}", f"ExcNodeList={','.join(nodes)}"),
@@ -259,4 +274,6 @@ def is_actionable(advice: Advice, newest: Advice | None, now_s: float) -> bool:
         return False
     if advice.valid_until_s is not None and now_s > advice.valid_until_s:
         return False
-    return advice.action in (Action.RESTART, Action.RESTART_EXCLUDING, Action.TERMINATE)
+    if advice.action is Action.RESTART_EXCLUDING:
+        return bool(advice.exclude)
+    return advice.action in (Action.RESTART, Action.TERMINATE)

@@ -283,6 +283,8 @@ def _stop_attempt(case: Case, job: Job) -> Step | Verdict:
 
 def _check_exclusions(case: Case) -> Verdict | None:
     """Whether the exclusions exist, leave enough nodes and stay inside the limits; asked before a first touch."""
+    if case.advice.action is Action.RESTART_EXCLUDING and not case.advice.exclude_nodes:
+        return case.give_up(Reason.UNKNOWN_NODE, "a node is at fault and none is named: find it, then restart")
     unknown = sorted(set(case.advice.exclude_nodes) - set(case.world.nodes))
     if case.advice.action is Action.RESTART_EXCLUDING and unknown:
         return case.give_up(Reason.UNKNOWN_NODE, ",".join(unknown)[:200])

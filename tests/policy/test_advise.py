@@ -46,10 +46,12 @@ def advice(
     nodes: tuple[str, ...] = ("gpu-001", "gpu-002"),
     history: History | None = None,
     fleet: Fleet | None = None,
+    **more: object,
 ) -> Advice:
+    values: dict[str, object] = {"key": KEY, "partition": "main", **more}
     return advise(
         d,
-        Attempt(key=KEY, nodes=nodes, partition="main"),
+        Attempt(nodes=nodes, **values),  # type: ignore[arg-type]
         policy=POLICY,
         taxonomy=TAXONOMY,
         history=history or History(),
@@ -95,6 +97,40 @@ def test_a_node_outside_the_allocation_is_never_named() -> None:
     got = advice(diagnosis("gpu_hw.off_bus", culprit=Culprit(nodes=("login-1",))))
     assert got.exclude_nodes == ()
     assert "find it" in got.limits[0]
+
+
+def test_a_restart_that_names_no_node_asks_for_nothing() -> None:
+    """An empty ExcNodeList would clear the user's own exclusions."""
+    got = advice(diagnosis("gpu_hw.off_bus", culprit=Culprit(nodes=())))
+    assert got.action is Action.RESTART_EXCLUDING
+    assert got.commands == ()
+    assert not is_actionable(got, None, got.issued_at_s or 0.0)
+
+
+@pytest.mark.parametrize(
+    ("allocation", "culprits", "excluded"),
+    [
+        (("10.0.0.1", "10.0.0.2"), ("10.9.9.9",), ()),  # addresses have no short name
+        (("gpu-001", "gpu-002", "gpu-003"), ("gpu-001", "gpu-001.cluster.example"), ("gpu-001",)),
+        (("gpu-001.site", "gpu-002.site"), ("gpu-001",), ("gpu-001.site",)),
+        (("gpu-001", "gpu-002"), ("gpu-001.x,gpu-999",), ("gpu-001",)),
+    ],
+)
+def test_exclusions_are_spelled_as_the_allocation_spells_them(
+    allocation: tuple[str, ...], culprits: tuple[str, ...], excluded: tuple[str, ...]
+) -> None:
+    got = advice(diagnosis("gpu_hw.off_bus", culprit=Culprit(nodes=culprits)), nodes=allocation)
+    assert got.exclude_nodes == excluded
+
+
+def test_what_accounting_says_a_person_cancelled_is_not_restarted() -> None:
+    hung = diagnosis("hang.no_progress", outcome=Outcome.HUNG)
+    assert advice(hung, state="CANCELLED by 1000").action is Action.NONE
+
+
+def test_restarts_that_were_never_seen_count_towards_the_most() -> None:
+    got = advice(diagnosis("comm.peer_lost"), key=AttemptKey(job_id="7", restart=50))
+    assert got.action is Action.HOLD
 
 
 def test_a_partition_is_not_emptied() -> None:
