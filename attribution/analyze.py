@@ -19,8 +19,10 @@ from attribution import __version__, causality, resources
 from attribution.attempts import assemble
 from attribution.diagnose import diagnose
 from attribution.match import Matcher
-from attribution.model import Digests, Evidence, Match, Source
-from attribution.policy import Policy, advise, load_policy
+from attribution.model import Advice, Attempt, Diagnosis, Digests, Evidence, Match, Source
+from attribution.policy import Fleet, History, Policy, advise, load_policy
+from attribution.policy.advise import EMPTY_FLEET, EMPTY_HISTORY
+from attribution.policy.past import Record, before
 from attribution.result import Result
 from attribution.scan import FileScan, Scanner, best
 from attribution.signatures import RuleSet, with_correlations
@@ -90,10 +92,13 @@ class Analyzer:
     def job(self, job: JobFiles, on_bytes: Callable[[int], None] | None = None) -> tuple[Result, ...]:
         """Results of the attempts of one job, oldest first."""
         scans = [self.scanner.scan(file, on_bytes) for file in job.files]
-        results = []
+        results: list[Result] = []
+        past: list[Record] = []
         evidences = assemble(job, scans, accounting=self._accounting, kernel=self._kernel, cluster=self.options.cluster)
         for i, evidence in enumerate(evidences):
-            results.append(self.attempt(evidence, self._masked(scans, len(evidences) - i)))
+            history = before(past, evidence.attempt)
+            results.append(self.attempt(evidence, self._masked(scans, len(evidences) - i), history))
+            past.append(results[-1].record())
         return tuple(results)
 
     def _masked(self, scans: Sequence[FileScan], back: int) -> Mapping[str, Masked] | None:
@@ -106,18 +111,28 @@ class Analyzer:
         segments = [scan.segments[-back] for scan in scans if len(scan.segments) >= back]
         return mask(ShapeCounts.merged(s.shapes for s in segments if s.shapes is not None))
 
-    def attempt(self, evidence: Evidence, masked: Mapping[str, Masked] | None = None) -> Result:
+    def attempt(
+        self, evidence: Evidence, masked: Mapping[str, Masked] | None = None, history: History = EMPTY_HISTORY
+    ) -> Result:
         """Diagnosis and Advice of one attempt's evidence: pure, so that a bundle can be replayed elsewhere."""
         evidence = with_correlations(self.ruleset, evidence)
         verdict = diagnose(evidence, self.ruleset, self.relation, self.digests)
-        advice = advise(
-            verdict.diagnosis,
-            evidence.attempt,
+        advice = self.advise(verdict.diagnosis, evidence.attempt, history)
+        return Result(evidence=evidence, verdict=verdict, advice=advice, masked=masked)
+
+    def advise(
+        self, diagnosis: Diagnosis, attempt: Attempt, history: History = EMPTY_HISTORY, fleet: Fleet = EMPTY_FLEET
+    ) -> Advice:
+        """Advice under this analysis' policy, with what was before the attempt."""
+        return advise(
+            diagnosis,
+            attempt,
             policy=self.policy,
             taxonomy=self.ruleset.taxonomy,
+            history=history,
+            fleet=fleet,
             now_s=self.options.now_s,
         )
-        return Result(evidence=evidence, verdict=verdict, advice=advice, masked=masked)
 
 
 def analyze(paths: Sequence[str], options: Options | None = None, *, stdin: BinaryIO | None = None) -> Iterator[Result]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,3 +129,36 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     code = "import sys; sys.argv = ['recovery', '--help']\ntry:\n    from attribution.cli import main; main()\nexcept SystemExit: pass\nprint(sorted({m.split('.')[0] for m in sys.modules} & {'polars', 'pyarrow', 'duckdb', 'sklearn', 'drain3', 'hyperscan', 'numpy'}))"
     out = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert out.stdout.rstrip().endswith("[]"), out.stdout[-300:]
+
+
+def _attempts(out: str) -> dict[str, dict[str, Any]]:
+    documents = [json.loads(line) for line in out.splitlines()]
+    return {d["attempt"]["id"]: d for d in documents}
+
+
+def test_two_logs_that_name_one_job_are_both_shown_and_stored(tmp_path: Path, samples: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        shutil.copy(samples / "slurm-oom-killed.log", tmp_path / name / "train.log")
+    out = run("analyze", "--each", "a/train.log", "b/train.log", "-f", "jsonl", cwd=tmp_path)
+    found = _attempts(out.stdout)
+    assert list(found) == ["9558811.0", "9558811~2.0"]
+    assert found["9558811~2.0"]["advice"]["commands"] == []
+    rows = run("query", "select count(*) n from attempts join diagnoses using (attempt_id)", "-f", "json", cwd=tmp_path)
+    assert json.loads(rows.stdout) == [{"n": 2}]
+
+
+def test_advice_knows_the_attempts_that_the_store_holds(tmp_path: Path) -> None:
+    """Three deaths of one job without a step made: whoever sees only the last one would restart for ever."""
+    line = "RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store"
+    line += " by key '0', but store->get('0') got error: Connection reset by peer"
+    actions = []
+    for restart in range(4):
+        env = f"SLURM_JOB_ID=4242\nSLURM_RESTART_COUNT={restart}\n"
+        (tmp_path / f"try{restart}.log").write_text(f"{env}Traceback (most recent call last):\n{line}\n")
+        out = run("analyze", f"try{restart}.log", "-f", "jsonl", cwd=tmp_path)
+        ((name, found),) = _attempts(out.stdout).items()
+        assert name == f"4242.{restart}"
+        actions.append(found["advice"]["action"])
+    assert actions[0] == "restart"
+    assert actions[-1] == "hold"

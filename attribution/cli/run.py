@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from attribution.result import Result
 from attribution.sources.discover import Discovery, JobFiles, discover
 from attribution.store import Store
 from attribution.store.manifest import Input
+from attribution.store.past import Past
 from attribution.workers import run_jobs
 
 #: Rich output shows attempts in full only up to this many; beyond, only the documents that failed are kept for the table.
@@ -49,13 +51,16 @@ def run(
     with ExitStack() as stack:
         writer = stack.enter_context(Writer(output)) if output.form is not Form.RICH else None
         _known_documents(known, opened, writer, documents)
-        sink = None
+        sink = past = None
+        shown: Counter[str] = Counter()
         if opened is not None and fresh.groups:
+            past = Past(opened)
             sink = stack.enter_context(
                 opened.writer(rules=analyzer.digests.rules, engine=__version__, classify=_classifier(analyzer))
             )
         on_bytes = stack.enter_context(_bar(fresh, quiet))
-        for job, results in run_jobs(fresh, options, jobs=jobs, on_bytes=on_bytes, analyzer=analyzer):
+        for job, found_now in run_jobs(fresh, options, jobs=jobs, on_bytes=on_bytes, analyzer=analyzer):
+            results = _with_past(_told_apart(found_now, shown), past, analyzer)
             told = [diagnosis_document(r.evidence.attempt, r.diagnosis, r.advice) for r in results]
             problems.extend(n for r in results for n in r.evidence.notes)
             if sink is not None:
@@ -66,6 +71,29 @@ def run(
         _show(documents, output, store)
     _complain(problems, quiet=quiet and output.form is Form.RICH)
     return 1 if problems else 0
+
+
+def _told_apart(results: tuple[Result, ...], shown: Counter[str]) -> tuple[Result, ...]:
+    """Every attempt of a run has a key of its own: a second one of that key, from other files, is called ``JOB~2``.
+
+    Nobody can say whether two logs that name one job are copies or steps of it, so both are shown, stored and counted;
+    and Slurm is asked nothing about a job that is not surely meant.
+    """
+    out = []
+    for r in results:
+        key = r.evidence.attempt.key
+        shown[str(key)] += 1
+        out.append(r if shown[str(key)] == 1 else r.called(replace(key, job_id=f"{key.job_id}~{shown[str(key)]}")))
+    return tuple(out)
+
+
+def _with_past(results: tuple[Result, ...], past: Past | None, analyzer: Analyzer) -> tuple[Result, ...]:
+    """Advice with what the store knows of the job's earlier attempts."""
+    histories = past.histories(results) if past is not None else {}
+    return tuple(
+        replace(r, advice=analyzer.advise(r.diagnosis, r.evidence.attempt, histories[i])) if i in histories else r
+        for i, r in enumerate(results)
+    )
 
 
 def _split(

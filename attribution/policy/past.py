@@ -172,7 +172,7 @@ def chains(found: Iterable[Record]) -> tuple[tuple[Record, ...], ...]:
     for _, group in groupby(sorted(found, key=lambda r: (job(r), _order(r))), key=job):
         chain: list[Record] = []
         for r in group:
-            if chain and _reused(chain[-1].attempt, r.attempt):
+            if chain and reused(chain[-1].attempt, r.attempt):
                 out.append(tuple(chain))
                 chain = []
             chain.append(r)
@@ -180,13 +180,25 @@ def chains(found: Iterable[Record]) -> tuple[tuple[Record, ...], ...]:
     return tuple(out)
 
 
-def _reused(before: Attempt, now: Attempt) -> bool:
+def reused(before: Attempt, now: Attempt) -> bool:
     """True where an equal job id belongs to another job. Old accounting counts no restarts: equal counts need a proof."""
     if before.key.submit_time_s == now.key.submit_time_s:
         return False
     if now.key.restart == before.key.restart:
         return (before.name, before.user) != (now.name, now.user)
     return now.key.restart < before.key.restart
+
+
+def before(earlier: Sequence[Record], now: Attempt) -> History:
+    """What was before `now`, from records of its job in the order of time. Records of a job that had the same id end it."""
+    chain: list[PastAttempt] = []
+    after = now
+    for r in reversed(earlier[-MOST:]):
+        if reused(r.attempt, after):
+            break
+        chain.append(r.past())
+        after = r.attempt
+    return History(attempts=tuple(reversed(chain)))
 
 
 def histories_of(chain: Sequence[Record]) -> dict[str, History]:

@@ -25,6 +25,7 @@ from attribution.sources.names import (
     is_companion,
     is_kernel_log,
     job_folder_of,
+    parent_of,
     stem_of,
     suffix_of,
 )
@@ -296,6 +297,35 @@ def _pairs(files: Sequence[SourceFile]) -> Iterator[JobFiles]:
             yield JobFiles(name=_stem(some[0]), files=tuple(some))
 
 
+def _told_apart(groups: Sequence[JobFiles]) -> tuple[JobFiles, ...]:
+    """Jobs without an id that are called alike, as ``a/train.log`` and ``b/train.log``, are called after their folders.
+
+    As many folders are taken as tell them apart; jobs of one folder get the suffix too. The name becomes the job id of
+    the attempt's key, where nothing in the log tells a better one: two jobs must not share it.
+    """
+    alike: dict[str, list[JobFiles]] = {}
+    for j in groups:
+        if j.job_id is None:
+            alike.setdefault(j.name, []).append(j)
+    names: dict[int, str] = {}
+    for name, jobs in alike.items():
+        if len(jobs) > 1:
+            names.update(zip(map(id, jobs), _unlike(name, [j.files[0].path for j in jobs]), strict=True))
+    return tuple(replace(j, name=names.get(id(j), j.name)) for j in groups)
+
+
+def _unlike(name: str, paths: Sequence[str]) -> list[str]:
+    """A name for each of `paths`, no two alike, of as few folders as that takes."""
+    folders = [[p for p in parent_of(path).split("/") if p] for path in paths]
+    folders = [f[:-1] if f and f[-1] == name else f for f in folders]  # a job that is called after its folder
+    for last in ([name] * len(paths), [base_of(path) for path in paths]):
+        for depth in range(1, max(map(len, folders)) + 1):
+            found = ["/".join((*f[-depth:], b)) for f, b in zip(folders, last, strict=True)]
+            if len(set(found)) == len(found):
+                return found
+    return [f"{name}~{i}" for i in range(1, len(paths) + 1)]
+
+
 def discover(
     paths: Sequence[str],
     *,
@@ -343,7 +373,7 @@ def discover(
             else:
                 loose[f.path] = f
     return Discovery(
-        groups=(*groups, *group(list(loose.values()))),
+        groups=_told_apart((*groups, *group(list(loose.values())))),
         kernel_files=tuple(replace(f, hints=hints_of_kernel_log(f)) for f in kernel.values()),
         problems=tuple(finder.problems),
     )

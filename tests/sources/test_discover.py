@@ -83,6 +83,24 @@ def test_each_makes_every_path_a_job(tmp_path: Path) -> None:
     assert jobs(found, tmp_path) == [("a", ["a/1.log", "a/2.log"]), ("b", ["b.log"])]
 
 
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        (("a/train.log", "b/train.log"), ["a/train", "b/train"]),
+        (("x/a/train.log", "y/a/train.log", "z.log"), ["x/a/train", "y/a/train", "z"]),
+        (("a/run.log", "a/run.txt"), ["a/run.log", "a/run.txt"]),
+        (("a/only.log",), ["only"]),
+    ],
+)
+def test_jobs_that_are_called_alike_are_told_apart_by_their_folders(
+    tmp_path: Path, files: tuple[str, ...], names: list[str]
+) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{name}: KeyError: 5\n")
+    assert sorted(j.name for j in discover([str(tmp_path)]).groups) == names
+
+
 def test_a_pattern_of_the_user_wins(tmp_path: Path) -> None:
     make(tmp_path, "9_0.log", "9_1.log", "10_0.log", "other.log")
     found = discover([str(tmp_path)], patterns=["{job}_{rank}.log"])
