@@ -19,6 +19,7 @@ from pathlib import Path
 
 from attribution.analyze import Analyzer, Options, Result
 from attribution.model import Action, Outcome, to_plain
+from attribution.policy.optin import parse_comment
 from attribution.reconcile import Ledger, Limits, Reconciler, Round, read_ledger
 from attribution.reconcile.documents import complete
 from attribution.reconcile.loop import Loop
@@ -114,7 +115,7 @@ def restart(lab: Lab, log: Path, job_id: str, story: Story, result: Result) -> N
     """Carry out the Advice and note when what was done."""
     env = {**os.environ, **lab.env}
     runner = ReadRunner(env=env)
-    observer = SlurmObserver(runner=runner, opted_in=_opted_in())
+    observer = SlurmObserver(runner=runner, opt_in=parse_comment)
     limits = Limits(partitions=frozenset({"main"}), settle_s=3.0)
     advice = replace(result.advice, issued_at_s=time.time(), valid_until_s=time.time() + 600)
     waited_from: list[float] = []
@@ -157,14 +158,6 @@ def _count_wait(story: Story, since: list[float], job: Job | None, acted: bool, 
         since.append(now)
     elif not waits and since:
         story.slurm_wait_s += now - since.pop()
-
-
-def _opted_in() -> Callable[[str], bool]:
-    try:
-        from attribution.policy.optin import parse_comment
-    except ImportError:
-        return lambda comment: comment == COMMENT
-    return lambda comment: parse_comment(comment).opted_in
 
 
 def receipt(lab: Lab, analyzer: Analyzer, log: Path, story: Story) -> list[str]:

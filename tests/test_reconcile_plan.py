@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attribution.model import Action, Advice, AttemptKey, Disposition, Exclusion, Status
+from attribution.policy.optin import parse_comment
 from attribution.reconcile import Event, LedgerEntry, Limits, Mode, Reason, Verdict, plan
 from attribution.schedulers.base import Hold, Job, Node, ReplyKind, Step, StepKind, World
 
@@ -185,6 +186,20 @@ def test_a_doubtful_view_means_wait() -> None:
     assert one(world(FAILED), replace(ADVICE, attempt=AttemptKey(job_id="7"))) == "IDENTITY_INCOMPLETE"
     rolled_back = replace(ADVICE, attempt=replace(KEY, restart=1))
     assert one(world(replace(FAILED, submit_time_s=1_795_999_000)), rolled_back) == "ROLLED_BACK"
+
+
+def test_the_owner_may_end_it_earlier_than_the_policy() -> None:
+    asked = parse_comment('{"APS": {"auto_resume_mode": "requeue", "max_requeue_times": 2}}')
+    assert asked.max_restarts == 2
+    allowed = replace(FAILED, max_restarts=asked.max_restarts)
+    assert one(world(allowed)) == "SAVE_EVIDENCE"
+    again = replace(ADVICE, attempt=replace(KEY, restart=2))
+    assert one(world(replace(allowed, restart=2)), again) == "LIMIT_EXCEEDED"
+    assert one(world(replace(FAILED, restart=2)), again) == "SAVE_EVIDENCE"
+
+
+def test_an_exclusion_without_a_node_is_not_carried_out() -> None:
+    assert one(world(FAILED), replace(ADVICE, action=Action.RESTART_EXCLUDING, exclude=())) == "UNKNOWN_NODE"
 
 
 def test_switches_and_lists() -> None:

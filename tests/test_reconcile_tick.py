@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from attribution.model import Action, Advice, AttemptKey, Disposition, Exclusion, PolicyError, Status, to_plain
+from attribution.policy.optin import OptIn
 from attribution.reconcile import Event, Ledger, Limits, Mode, Reason, Reconciler, read_ledger
 from attribution.reconcile.documents import advice_of, complete, parse_key
 from attribution.reconcile.evidence import expand_pattern, log_paths, save
@@ -107,7 +108,7 @@ def test_observe_mode_cannot_act(bench: Bench) -> None:
     """Observe is the default; it holds no actor, its observer no command, and the cluster stays bit for bit as it was."""
     scheduler = FakeScheduler(slurm=Tripwire(bench.slurm))  # type: ignore[arg-type]
     client = FakeClient(slurm=bench.slurm)
-    observer = SlurmObserver(runner=client, opted_in=lambda comment: True, now=lambda: bench.slurm.now_s)
+    observer = SlurmObserver(runner=client, opt_in=lambda comment: OptIn(act=True), now=lambda: bench.slurm.now_s)
     assert not hasattr(observer, "act")
     before = bench.scheduler.observe()
     with Ledger(bench.folder) as ledger:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from attribution.model import Advice
+    from attribution.policy.optin import OptIn
     from attribution.reconcile import Ledger, Limits, Round
     from attribution.reconcile.tick import Approve
     from attribution.schedulers.base import World
@@ -126,7 +127,7 @@ def _run(
 
     runner = ReadRunner(bin_dir=slurm_bin)
     reader = RestReader(url=rest) if rest else None
-    observer = SlurmObserver(runner=runner, rest=reader, opted_in=_opt_in(), cluster=cluster)
+    observer = SlurmObserver(runner=runner, rest=reader, opt_in=_opt_in(), cluster=cluster)
     # observe mode makes no actor: there is nothing in the process that could act
     actor = SlurmActor(runner=CommandRunner(bin_dir=slurm_bin, calls=runner.calls)) if act else None
     stopping: list[int] = []
@@ -168,10 +169,10 @@ def _run(
         loop.run()
 
 
-def _opt_in() -> Callable[[str], bool]:
+def _opt_in() -> Callable[[str], OptIn]:
     from attribution.policy.optin import parse_comment
 
-    return lambda comment: parse_comment(comment).opted_in
+    return parse_comment
 
 
 def _loader(folder: Path, files: tuple[Path, ...]) -> Callable[[World, Ledger], Sequence[Advice]]:

@@ -86,7 +86,7 @@ def advise(
     _offenders(draft, attempt, fleet)
     known = taxonomy.get(diagnosis.failure_class or "")
     return Advice(
-        id=_id(diagnosis, attempt, policy, generation),
+        id=_id(diagnosis, attempt, policy, generation, draft),
         attempt=attempt.key,
         action=draft.action,
         generation=generation,
@@ -197,6 +197,9 @@ def _history_rails(draft: _Draft, d: Diagnosis, attempt: Attempt, limits: Limits
         if stuck >= limits.max_failures_without_progress:
             draft.weaken(Action.HOLD, f"{stuck} failures in a row without progress")
     quick = history.quick_failures(limits.crash_loop_within_s)
+    start, end = attempt.start_time_s, attempt.end_time_s
+    if start is not None and end is not None and end - start >= limits.crash_loop_within_s:
+        quick = 0  # this one lived: whatever loop there was is over
     if quick and draft.action in (Action.RESTART, Action.RESTART_EXCLUDING):
         draft.delay_s = min(limits.backoff_s * 2 ** min(quick - 1, 20), limits.backoff_max_s)
         draft.because.append(
@@ -251,7 +254,7 @@ def commands(action: Action, attempt: Attempt, nodes: tuple[str, ...]) -> tuple[
     return ()
 
 
-def _id(d: Diagnosis, attempt: Attempt, policy: Policy, generation: int) -> str:
+def _id(d: Diagnosis, attempt: Attempt, policy: Policy, generation: int, draft: _Draft) -> str:
     parts = (
         str(attempt.key),
         d.failure_class,
@@ -260,6 +263,10 @@ def _id(d: Diagnosis, attempt: Attempt, policy: Policy, generation: int) -> str:
         ",".join(d.culprit.nodes),
         policy.digest,
         generation,
+        draft.action,
+        draft.row.id,
+        draft.delay_s,
+        ",".join(x.node for x in draft.exclude),
     )
     return "adv-" + hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:16]
 

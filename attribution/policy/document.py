@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,15 @@ class Policy:
     path: str = ""
 
 
+#: Limits that may have a fraction; the others count things or whole seconds.
+_FRACTIONS = frozenset({"exclusions_percent", "exclusion_hours"})
+
+
+def _is_number(value: Any) -> bool:
+    """A finite number of 0 or more; an infinite limit would be none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
 class _Reader:
     """Turns YAML into a Policy and says where it is wrong."""
 
@@ -113,7 +123,7 @@ class _Reader:
                 out["outcome"] = self.many(Outcome, value, where)
             elif key in ("status_at_least", "status_at_most"):
                 out[key] = self.member(Status, value, where)
-            elif key == "confidence_at_least":
+            elif key == "confidence_at_least" and _is_number(value) and value <= 1:
                 out[key] = float(value)
             elif (key == "progressed" and isinstance(value, bool)) or (
                 key.endswith("_at_least") and key in When.__dataclass_fields__ and isinstance(value, int)
@@ -139,6 +149,8 @@ class _Reader:
 
     def limits(self, raw: Any) -> Limits:
         out: dict[str, Any] = {}
+        if raw is not None and not isinstance(raw, dict):
+            raise self.fail("limits are a mapping", "limits")
         for key, value in (raw or {}).items():
             if key not in Limits.__dataclass_fields__:
                 raise self.fail(f"unknown limit {key!r}", "limits", "use " + ", ".join(Limits.__dataclass_fields__))
@@ -147,8 +159,14 @@ class _Reader:
                 if LADDER.index(status) < LADDER.index(Status.SUPPORTED):
                     raise self.fail("exclusion needs status supported or better, whatever a site wants", "limits")
                 out[key] = status
-            elif isinstance(value, bool) != (key == "drain") or not isinstance(value, int | float) or value < 0:
+            elif key == "drain":
+                if not isinstance(value, bool):
+                    raise self.fail(f"drain is {value!r}", "limits", "use true or false")
+                out[key] = value
+            elif not _is_number(value):
                 raise self.fail(f"{key} is {value!r}", "limits", "use a number of 0 or more")
+            elif key not in _FRACTIONS and not isinstance(value, int):
+                raise self.fail(f"{key} is {value!r}", "limits", "use a whole number")
             else:
                 out[key] = value
         return Limits(**out)
@@ -173,11 +191,14 @@ def parse_policy(data: bytes, path: str) -> Policy:
         raise reader.fail("row ids repeat", "rows")
     if rows[-1].when != When():
         raise reader.fail("the last row must hold without conditions, so that every attempt gets an answer", "rows")
+    tests = raw.get("tests") or []
+    if not isinstance(tests, list) or not all(isinstance(t, dict) for t in tests):
+        raise reader.fail("tests are a list of mappings", "tests", "see docs/how-to/write-a-policy.md")
     return Policy(
         name=str(raw.get("policy", Path(path).stem)),
         rows=rows,
         limits=reader.limits(raw.get("limits")),
-        tests=tuple(raw.get("tests") or ()),
+        tests=tuple(tests),
         digest=hashlib.sha256(data).hexdigest(),
         path=path,
     )

@@ -269,6 +269,10 @@ def _stop_attempt(case: Case, job: Job) -> Step | Verdict:
         return case.wait(Reason.HELD_BY_PERSON, job.reason)
     if not job.batch or job.requeue is False:
         return case.give_up(Reason.NOT_REQUEUEABLE, "resubmit by hand")
+    if job.max_restarts is not None and job.restart >= job.max_restarts:
+        return case.give_up(
+            Reason.LIMIT_EXCEEDED, f"restart {job.restart}, the job's comment allows {job.max_restarts}"
+        )
     refused = _check_exclusions(case)
     if refused is not None:
         return refused

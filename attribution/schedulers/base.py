@@ -109,6 +109,7 @@ class Job:
     comment: str = ""
     admin_comment: str = ""
     opted_in: bool | None = None
+    max_restarts: int | None = None
     array_id: int | None = None
     array_task: int | None = None
     array_pending: str = ""

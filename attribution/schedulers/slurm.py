@@ -14,6 +14,7 @@ from typing import Any
 
 from attribution.hostlist import NODE_NAME, expand
 from attribution.model import SchedulerError
+from attribution.policy.optin import OptIn
 from attribution.schedulers.base import (
     OWN_PREFIX,
     Job,
@@ -78,14 +79,14 @@ def kind_of(words: str) -> ReplyKind:
 
 @dataclass(slots=True, kw_only=True)
 class SlurmObserver:
-    """Looks at Slurm. `opted_in` reads a job comment; `cluster` names the cluster where Slurm does not.
+    """Looks at Slurm. `opt_in` reads a job comment; `cluster` names the cluster where Slurm does not.
 
     `rest` reads the whole picture from slurmrestd; second looks stay with squeue and sinfo.
     """
 
     runner: ReadRunner
     rest: RestReader | None = None
-    opted_in: Callable[[str], bool] | None = None
+    opt_in: Callable[[str], OptIn] | None = None
     cluster: str | None = None
     now: Callable[[], float] = time.time
     _modern: bool | None = field(default=None, init=False)
@@ -101,7 +102,7 @@ class SlurmObserver:
             problems += told
             for row in rows:
                 try:
-                    job = job_of(row, self.opted_in)
+                    job = job_of(row, self.opt_in)
                 except SchedulerError as error:
                     problems.append(printable(str(error)))
                     continue

@@ -14,6 +14,7 @@ import orjson
 
 from attribution.hostlist import NODE_NAME, expand
 from attribution.model import SchedulerError
+from attribution.policy.optin import OptIn
 from attribution.schedulers.base import Hold, Job, Node
 
 _FLAG_STATES = frozenset(
@@ -116,7 +117,7 @@ def exit_status(value: Any) -> int | None:
     return 128 + (raw & 0x7F) if raw & 0x7F else raw >> 8
 
 
-def job_of(row: dict[str, Any], opted_in: Callable[[str], bool] | None = None) -> Job:
+def job_of(row: dict[str, Any], opt_in: Callable[[str], OptIn] | None = None) -> Job:
     """One record of squeue or scontrol. Raises SchedulerError for a record without identity."""
     raw_id, submit = number(row.get("job_id"), -1), number(row.get("submit_time"), -1)
     states = _states(row.get("job_state"))
@@ -129,6 +130,7 @@ def job_of(row: dict[str, Any], opted_in: Callable[[str], bool] | None = None) -
     pending = _text(row.get("array_task_string")) if array_id and task < 0 else ""
     het_leader = number(row.get("het_job_id"), 0) or None
     comment = _text(row.get("comment"))
+    wish = opt_in(comment) if opt_in else None
     reason, priority = _text(row.get("state_reason")), number(row.get("priority"), 1)
     description = _text(row.get("state_description"))
     allocated = number(row.get("node_count"), 1) or 1
@@ -159,7 +161,8 @@ def job_of(row: dict[str, Any], opted_in: Callable[[str], bool] | None = None) -
         exit_code=exit_status(row.get("exit_code")),
         comment=comment,
         admin_comment=_text(row.get("admin_comment")),
-        opted_in=opted_in(comment) if opted_in else None,
+        opted_in=wish.opted_in if wish else None,
+        max_restarts=wish.max_restarts if wish and wish.problem is None else None,
         array_id=array_id,
         array_task=task if task >= 0 else None,
         array_pending=pending,

@@ -259,3 +259,26 @@ def test_a_wrong_policy_says_what_and_where(text: str, says: str) -> None:
 def test_comments_are_understood_or_reported_never_guessed(comment: str, act: bool, problem: bool) -> None:
     got = parse_comment(comment)
     assert (got.opted_in, got.problem is not None) == (act, problem)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{rows: [{id: a, action: hold, when: {confidence_at_least: abc}}, {id: b, action: hold}]}",
+        "{rows: [{id: b, action: hold}], limits: [1]}",
+        "{rows: [{id: b, action: hold}], tests: 5}",
+        "{rows: [{id: b, action: hold}], limits: {exclusions_percent: .nan}}",
+        "{rows: [{id: b, action: hold}], limits: {exclusions_per_hour: .inf}}",
+        "{rows: [{id: b, action: hold}], limits: {max_restarts: 2.5}}",
+        "{rows: [{id: b, action: hold}], limits: {drain: 1}}",
+    ],
+)
+def test_a_limit_that_limits_nothing_is_refused(text: str) -> None:
+    with pytest.raises(PolicyError):
+        parse_policy(text.encode(), "site.yaml")
+
+
+def test_another_decision_is_another_advice() -> None:
+    first, later = advice(diagnosis("comm.peer_lost")), advice(diagnosis("comm.peer_lost"), history=past(4))
+    assert first.action is not later.action
+    assert first.id != later.id
