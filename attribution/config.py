@@ -65,17 +65,15 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("auto", "rich", "json", "jsonl", "csv", "parquet"),
     ),
     Setting(name="jobs", kind="int", default=0, doc="processes; 0 takes one per core", least=0),
-    Setting(name="poll_s", kind="float", default=10.0, doc="seconds between two looks at live logs", least=0.1),
+    Setting(name="poll_s", kind="float", default=0.5, doc="seconds between two looks at live logs", least=0.1),
     Setting(
         name="mine",
         kind="str",
         default="all",
         doc="which lines are mined for templates",
-        choices=("all", "window", "none"),
+        choices=("all", "none"),
     ),
     Setting(name="cluster", kind="str", default=None, doc="cluster name where logs do not tell it"),
-    Setting(name="timezone", kind="str", default="UTC", doc="zone of time stamps that carry none, as Europe/Berlin"),
-    Setting(name="max_matches", kind="int", default=500, doc="matches of one attempt that are stored at most", least=1),
 )
 _BY_NAME = {s.name: s for s in SETTINGS}
 
@@ -105,8 +103,6 @@ class Settings:
     poll_s: float
     mine: str
     cluster: str | None
-    timezone: str
-    max_matches: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +152,15 @@ def load_settings(
             values[name] = _checked(_known(name, "command line"), value, flag, None)
             origins[name] = Origin(kind="flag", place=flag)
     return Loaded(settings=Settings(**values), origins=origins)
+
+
+def settings(**flags: Any) -> Settings:
+    """The values in force in this process; `flags` are the command line's, None means "not given".
+
+    Raises:
+        ConfigError: see `load_settings`.
+    """
+    return load_settings(flags=flags).settings
 
 
 def _files(env: Mapping[str, str], folder: Path, site: Path) -> list[tuple[str, Path, Mapping[str, Any]]]:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from attribution.cli.config import app
-from attribution.config import SETTINGS, Settings, load_settings, plain, schema
+from attribution.cli.app import app as whole
+from attribution.cli.config import app, default_map
+from attribution.config import SETTINGS, Settings, load_settings, plain, schema, settings
 from attribution.model import ConfigError
 
 ROOT = Path(__file__).parent.parent
@@ -98,3 +100,44 @@ def test_config_show_tells_values_and_origins(tmp_path, monkeypatch):
 
 def test_plain_is_json(tmp_path):
     json.dumps(plain(load(tmp_path)))
+
+
+def test_commands_take_what_a_file_sets_and_flags_still_win(tmp_path, monkeypatch):
+    (tmp_path / "recovery.toml").write_text("store = 'kept'\njobs = 1\nmine = 'none'\nformat = 'csv'\npoll_s = 3\n")
+    monkeypatch.delenv("RECOVERY_STORE", raising=False)
+    known = default_map(typer.main.get_command(whole), load(tmp_path))
+    assert known["analyze"] == {"store": str(tmp_path / "kept"), "format_": "csv", "jobs": 1, "mine": False}
+    assert known["watch"] == {"interval": 3.0}
+    assert known["store"]["info"] == {"store": str(tmp_path / "kept")}
+    log = str(ROOT / "data" / "samples" / "slurm-oom-killed.log")
+    run = CliRunner()
+    done = run.invoke(whole, ["analyze", log], default_map=known)
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("attempt_id,job_id")
+    assert (tmp_path / "kept" / "version.json").is_file()
+    flag = run.invoke(whole, ["analyze", log, "--store", str(tmp_path / "flag"), "-f", "jsonl"], default_map=known)
+    assert flag.output.startswith("{")
+    assert (tmp_path / "flag" / "version.json").is_file()
+
+
+def test_without_a_file_no_command_is_told_anything(tmp_path):
+    assert default_map(typer.main.get_command(whole), load(tmp_path)) == {}
+
+
+def test_every_setting_is_the_default_of_some_option(tmp_path):
+    values = {"store": "s", "rules": ["r"], "policy": "p", "engine": "python", "redact": "personal", "format": "csv"}
+    values |= {"jobs": 2, "poll_s": 3.5, "mine": "none", "cluster": "c"}
+    assert sorted(values) == sorted(s.name for s in SETTINGS)
+    (tmp_path / "recovery.toml").write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in values.items()))
+    known = default_map(typer.main.get_command(whole), load(tmp_path))
+    told = {name for command in known.values() for name in command}
+    assert {"store", "rules", "policy", "engine", "redact", "format_", "jobs", "interval", "mine", "cluster"} <= told
+    assert "docs" not in known["rules"]
+
+
+def test_settings_reads_this_process(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECOVERY_CLUSTER", "alps")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert settings().cluster == "alps"
+    assert settings(cluster="flag").cluster == "flag"

@@ -1,12 +1,53 @@
-"""``recovery config``: which settings are in force, and who set them."""
+"""``recovery config``: which settings are in force, and who set them; and how commands come to know them."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from attribution.config import Loaded
+
 app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
+
+#: Settings that become the default of the option of the same name, in every command that has it.
+_SHARED = ("store", "rules", "policy", "engine", "redact", "jobs", "cluster")
+#: (command, parameter) -> setting, where names differ or only one command is meant.
+_OWN = {("analyze", "format_"): "format", ("analyze", "mine"): "mine", ("watch", "interval"): "poll_s"}
+#: The pages of the shipped rules are made from those alone, whoever makes them.
+_APART = {("docs", "rules")}
+
+
+def default_map(command: Any, loaded: Loaded) -> dict[str, Any]:
+    """Defaults of the options of `command` and of those below it, as far as a file or the environment sets them.
+
+    For ``context.default_map`` of the root command: flags and an option's own variable are nearer and still win.
+    """
+    out: dict[str, Any] = {}
+    for name, sub in getattr(command, "commands", {}).items():
+        if getattr(sub, "commands", None):
+            inside = default_map(sub, loaded)
+        else:
+            inside = {p.name: v for p in sub.params if (v := _default(name, p, loaded)) is not None}
+        if inside:
+            out[name] = inside
+    return out
+
+
+def _default(command: str, parameter: Any, loaded: Loaded) -> Any:
+    word = parameter.name
+    setting = _OWN.get((command, word)) or (word if word in _SHARED and (command, word) not in _APART else None)
+    if setting is None or parameter.required or loaded.origins[setting].kind == "default":
+        return None
+    if word != "store" and parameter.param_type_name == "argument":
+        return None
+    value = getattr(loaded.settings, setting)
+    if word == "mine":
+        return value == "all"
+    if isinstance(value, tuple):
+        return [str(v) for v in value]
+    return value if value is None or isinstance(value, int | float) else str(value)
 
 
 @app.command("show")
