@@ -110,12 +110,13 @@ def test_commands_take_what_a_file_sets_and_flags_still_win(tmp_path, monkeypatc
     assert known["watch"] == {"interval": 3.0}
     assert known["store"]["info"] == {"store": str(tmp_path / "kept")}
     log = str(ROOT / "data" / "samples" / "slurm-oom-killed.log")
+    monkeypatch.chdir(tmp_path)
     run = CliRunner()
-    done = run.invoke(whole, ["analyze", log], default_map=known)
+    done = run.invoke(whole, ["analyze", log])
     assert done.exit_code == 0, done.output
     assert done.output.startswith("attempt_id,job_id")
     assert (tmp_path / "kept" / "version.json").is_file()
-    flag = run.invoke(whole, ["analyze", log, "--store", str(tmp_path / "flag"), "-f", "jsonl"], default_map=known)
+    flag = run.invoke(whole, ["analyze", log, "--store", str(tmp_path / "flag"), "-f", "jsonl"])
     assert flag.output.startswith("{")
     assert (tmp_path / "flag" / "version.json").is_file()
 

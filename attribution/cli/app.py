@@ -40,11 +40,16 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
+    ctx: typer.Context,
     version: bool = typer.Option(
         False, "--version", help="Print the version and exit.", callback=_version, is_eager=True
     ),
 ) -> None:
     """Tells why a training job died, where, whether to retry and without which node; and acts on it."""
+    from attribution.config import load_settings
+
+    # settings become the defaults of the options: a flag wins, and --help shows what is in force
+    ctx.default_map = config.default_map(ctx.command, load_settings())
 
 
 app.command("analyze")(analyze.analyze)
